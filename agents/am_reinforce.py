@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from routing_agents import checkpoint, runs
 from routing_agents.arguments import flags
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
-from routing_agents.policies.attention.decoding import Choice, decode, log_probability, sampling_choice, solve
+from routing_agents.policies.attention.decoding import Choice, decode, log_probability, sampling_choice
 from routing_agents.policies.attention.features import features_of
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe, warm_start
@@ -50,7 +50,7 @@ from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.trained import find_checkpoint
-from routing_agents.training import distributed, loop, plan
+from routing_agents.training import distributed, held_out, loop, plan
 from routing_agents.training.averaging import WeightAverage
 from routing_agents.training.baselines import (
     Baseline,
@@ -66,7 +66,7 @@ from routing_agents.training.stopping import reason_to_stop
 from routing_agents.training.trainer import RunArgs, Trainer
 from routing_agents.training.tuning import choose_precision
 from routing_gym import render
-from routing_gym.arrays import select, to_backend
+from routing_gym.arrays import to_backend
 from routing_gym.generators import GENERATORS
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -255,22 +255,6 @@ class Args(RunArgs):
         return make_problem(name, **{**runs.read_settings(self.env_kwargs), "num_nodes": num_nodes})
 
 
-def table_columns(problem: AnyProblem, baseline: str) -> tuple[Column, ...]:
-    """Return the columns of the live table; prizes, which are negative costs, are shown as prizes.
-
-    The mean of the shared baseline is the mean cost, so it has no column.
-    """
-    name, sign = runs.shown_cost(problem, 1)
-    return (
-        Column("epoch", ".0f"),
-        Column("cost", ".4f", title=name, curve=f"sampled {name}, training", sign=sign),
-        *([] if baseline == "shared" else [Column("baseline", ".4f", sign=sign)]),
-        Column("greedy", ".4f", curve=f"greedy {name}, held out", sign=sign),
-        Column("gap", ".2%"),
-        Column("instances_per_second", ".0f", title="inst/s"),
-    )
-
-
 class Reinforce(nn.Module):
     """Loss of a batch, as a module for torch's DistributedDataParallel.
 
@@ -385,7 +369,7 @@ class ReinforceTrainer(Trainer):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return table_columns(self.problem, self.args.baseline)
+        return held_out.table_columns(self.problem, self.args.baseline)
 
     @property
     def result(self) -> PolicyNetwork:
@@ -488,31 +472,13 @@ class ReinforceTrainer(Trainer):
         self.best, self.history = -header["best_cost"], header["history"]
 
     def compared(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Return the gap to the reference; for prizes, which are negative costs, the relative shortfall."""
-        return {} if self.reference is None else {"gap": (metrics["greedy"] - self.reference) / abs(self.reference)}
-
-    def solve_first(self) -> tuple[Any, list[int]]:
-        """Return the first held-out instance, as NumPy arrays, and its greedy tour."""
-        first = select(self.held_out, slice(0, 1))
-        tour: list[int] = solve(self.result, self.problem, first).actions[0].tolist()
-        return to_backend(first, "numpy"), tour
+        return held_out.compared(metrics["greedy"], self.reference)
 
     def picture(self) -> np.ndarray:
-        return render.to_rgb_array(self.problem, *self.solve_first())
+        return render.to_rgb_array(self.problem, *held_out.solve_first(self.result, self.problem, self.held_out))
 
     def results(self, folder: Path) -> list[str]:
-        tensors, header = checkpoint.load(folder / runs.BEST)
-        checkpoint.load_weights(self.result, checkpoint.group(tensors, "model"), folder / runs.BEST)
-        render.save(folder / "solution.png", self.problem, *self.solve_first())
-        best = header["metrics"]
-        name, greedy = runs.shown_cost(self.problem, best["greedy"])
-        side = "below" if self.problem.maximises else "above"
-        excess = "".join(f", {value:.2%} {side} the reference" for value in self.compared(best).values())
-        return [
-            f"Best greedy {name} on held-out instances: {greedy:.4f}{excess} (epoch {best['epoch']:.0f}).",
-            f"Learning curve: {folder}/curve.png    a solved instance: {folder}/solution.png",
-            f"Solve a file:   {runs.command('solve.py', '--checkpoint', folder)} FILE...",
-        ]
+        return held_out.results(self.result, self.problem, self.held_out, self.reference, folder)
 
 
 def main(args: Args, trainer_type: type[ReinforceTrainer] = ReinforceTrainer) -> Path:

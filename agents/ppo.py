@@ -60,6 +60,7 @@ from routing_agents.runs import (
     stream,
 )
 from routing_agents.terminal import command_line, plain_console
+from routing_agents.training.held_out import compared
 from routing_agents.training.policy_gradient import clipped_losses, gae
 from routing_agents.training.tuning import choose_precision, keep_freed_memory
 from routing_gym.arrays import select, to_backend
@@ -331,9 +332,7 @@ class Log:
             values: Further values to log.
         """
         greedy = float(solve(actor, self.problem, self.held_out).cost.double().mean())
-        row = {"greedy": greedy}
-        if self.reference is not None:  # for prizes, which are negative costs, the relative shortfall
-            row["gap"] = (greedy - self.reference) / abs(self.reference)
+        row = {"greedy": greedy, **compared(greedy, self.reference)}
         self.scalars({f"charts/{key}": value for key, value in row.items()}, global_step)
         now = time.perf_counter()
         row["instances_per_second"] = (instances - self.instances) / (now - self.since)

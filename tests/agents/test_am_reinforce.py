@@ -48,7 +48,7 @@ from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.attention.saved import load_model
 from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.runs import choose_device, reference_cost
-from routing_agents.training import loop
+from routing_agents.training import held_out, loop
 from routing_agents.training.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from routing_agents.training.report import Report
 from routing_gym.arrays import to_backend
@@ -516,7 +516,7 @@ def test_prizes_are_shown_as_prizes(tiny, capsys):
     assert f"{'epoch':>12}{'prize':>12}{'greedy':>12}{'gap':>12}" in out
     assert f"{1:>12}{-row['cost']:>12.4f}{-row['greedy']:>12.4f}" in out
     assert f"Best greedy prize on held-out instances: {-row['greedy']:.4f} (epoch 1)." in out
-    shown = am_reinforce.table_columns(PROBLEMS["OP"](5), "none")
+    shown = held_out.table_columns(PROBLEMS["OP"](5), "none")
     assert [(column.title or column.key, column.sign) for column in shown][:4] == [
         ("epoch", 1),
         ("prize", -1),
