@@ -1,4 +1,4 @@
-"""Utilities of training runs: problem, device, random numbers, folder, and a stop after the current step."""
+"""Utilities of training runs: problem, device, random numbers and folder."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import filelock
 import numpy as np
 import torch
 from rich.console import Console
@@ -266,70 +262,3 @@ def make_folder(runs: Path, name: str, title: str, seed: int, resumable: bool = 
         continued = f"continue it with --resume {folder}, or " if resumable else ""
         raise FileExistsError(f"{folder} exists; {continued}choose another --name")
     return folder
-
-
-@contextmanager
-def only_process(folder: Path) -> Iterator[None]:
-    """Lock a run's folder against other processes; the lock ends with the process.
-
-    Raises:
-        ValueError: Another process is training in the folder.
-    """
-    lock = filelock.FileLock(folder / LOCK, timeout=0)
-    try:
-        lock.acquire()
-    except filelock.Timeout:
-        raise ValueError(
-            f"{folder}: another process is training in it; wait until it ends, or stop it; if there is none, delete "
-            f"{folder / LOCK}"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def make_profiler(wanted: bool, folder: Path) -> AbstractContextManager[torch.profiler.profile | None]:
-    """Return a profiler that writes torch's profile of five early steps to trace.json, or, if not wanted, None."""
-    if not wanted:
-        return nullcontext()
-    return torch.profiler.profile(
-        schedule=torch.profiler.schedule(wait=3, warmup=2, active=5, repeat=1),
-        on_trace_ready=lambda profile: profile.export_chrome_trace(str(folder / "trace.json")),
-    )
-
-
-class StopRequest:
-    """Handler that turns the first Ctrl-C, SIGTERM or SIGHUP (closed terminal) into a request to stop after the step.
-
-    Args:
-        second_is_final: Whether a second Ctrl-C stops the process at once. False under `torchrun`, which forwards
-            signals that the terminal has already sent, and ends all processes when one ends. Further SIGTERMs change
-            nothing: a cluster sends one to every process, and a plan forwards its own to the run.
-    """
-
-    requested = False
-
-    def __init__(self, second_is_final: bool = True) -> None:
-        self.second_is_final = second_is_final
-
-    def __enter__(self) -> StopRequest:
-        handled = [signal.SIGINT, signal.SIGTERM]
-        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
-            handled.append(signal.SIGHUP)
-        self.previous = {number: signal.signal(number, self.request) for number in handled}
-        return self
-
-    def request(self, number: int, frame: Any) -> None:
-        self.requested = True
-        if self.second_is_final:
-            signal.signal(signal.SIGINT, self.previous[signal.SIGINT])
-
-    def __exit__(self, *exception: object) -> None:
-        if self.second_is_final:
-            self.restore()
-
-    def restore(self) -> None:
-        """Restore the previous signal handlers."""
-        for number, handler in self.previous.items():
-            signal.signal(number, handler)

@@ -51,6 +51,7 @@ from routing_agents.runs import choose_device, reference_cost
 from routing_agents.training import held_out, loop
 from routing_agents.training.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from routing_agents.training.report import Report
+from routing_agents.training.stopping import StopRequest
 from routing_gym.arrays import to_backend
 from routing_gym.data import load_npz
 from routing_gym.problems import PROBLEMS, TSP, make_problem
@@ -252,7 +253,7 @@ def test_a_full_disk_ends_the_run_with_the_command_that_resumes_it(tiny, monkeyp
 def test_a_closed_terminal_stops_a_run_unless_nohup_keeps_it(ignored):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
     try:
-        with runs.StopRequest() as stop:
+        with StopRequest() as stop:
             signal.raise_signal(signal.SIGHUP)
         assert stop.requested is not ignored
     finally:
@@ -262,7 +263,7 @@ def test_a_closed_terminal_stops_a_run_unless_nohup_keeps_it(ignored):
 def test_a_second_sigterm_leaves_time_to_save():
     """A cluster sends one to all processes of a job, and a plan forwards its own. A second Ctrl-C ends the run."""
     before = signal.getsignal(signal.SIGINT)
-    with runs.StopRequest() as stop:
+    with StopRequest() as stop:
         signal.raise_signal(signal.SIGTERM)
         assert signal.getsignal(signal.SIGTERM) == stop.request
         assert signal.getsignal(signal.SIGINT) == before

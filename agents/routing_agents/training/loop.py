@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import filelock
 import torch
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from routing_agents.header import CheckpointError
 from routing_agents.runs import TrainingDivergedError
 from routing_agents.training import distributed
 from routing_agents.training.report import Report, check_log, start_log
+from routing_agents.training.stopping import StopRequest
 from routing_agents.training.trainer import Trainer
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.data import save_npz
@@ -80,6 +82,37 @@ def begin(trainer: Trainer) -> Path:
     return folder
 
 
+@contextmanager
+def only_process(folder: Path) -> Iterator[None]:
+    """Lock a run's folder against other processes; the lock ends with the process.
+
+    Raises:
+        ValueError: Another process is training in the folder.
+    """
+    lock = filelock.FileLock(folder / runs.LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        raise ValueError(
+            f"{folder}: another process is training in it; wait until it ends, or stop it; if there is none, delete "
+            f"{folder / runs.LOCK}"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def make_profiler(wanted: bool, folder: Path) -> AbstractContextManager[torch.profiler.profile | None]:
+    """Return a profiler that writes torch's profile of five early steps to trace.json, or, if not wanted, None."""
+    if not wanted:
+        return nullcontext()
+    return torch.profiler.profile(
+        schedule=torch.profiler.schedule(wait=3, warmup=2, active=5, repeat=1),
+        on_trace_ready=lambda profile: profile.export_chrome_trace(str(folder / "trace.json")),
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Session:
     """A run in progress: it counts steps, handles Ctrl-C, and records epochs.
@@ -94,7 +127,7 @@ class Session:
     trainer: Trainer
     folder: Path
     report: Report | None
-    stop: runs.StopRequest
+    stop: StopRequest
     profiler: torch.profiler.profile | None
 
     def goes_on(self) -> bool:
@@ -163,7 +196,7 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
         with ExitStack() as stack:
             report = None
             if is_first:
-                stack.enter_context(runs.only_process(folder))
+                stack.enter_context(only_process(folder))
             if saved is None:  # so that the run can be resumed from the first moment
                 trainer.save(folder / runs.LAST)
             if is_first:
@@ -176,8 +209,8 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
                     folder, trainer.args, trainer.columns, trainer.batch_size, trainer.step, trainer.reference, log
                 )
                 stack.enter_context(report)
-            profiler = stack.enter_context(runs.make_profiler(profile and is_first, folder))
-            stop = stack.enter_context(runs.StopRequest(second_is_final=not distributed.launched()))
+            profiler = stack.enter_context(make_profiler(profile and is_first, folder))
+            stop = stack.enter_context(StopRequest(second_is_final=not distributed.launched()))
             run = Session(trainer, folder, report, stop, profiler)
             run.stop_if_enough()  # for a resumed run that had ended already
             yield run

@@ -28,7 +28,7 @@ from routing_agents.policies.attention.encoder import ModelConfig
 from routing_agents.runs import LAST, LOCK, option
 from routing_agents.terminal import plain_console
 from routing_agents.training.report import METRICS, check_log, read_metrics
-from routing_agents.training.stopping import hours, reason_to_stop
+from routing_agents.training.stopping import StopRequest, hours, reason_to_stop
 from routing_gym.files import write_atomically
 
 ATTEMPTS = 3  # largest number of consecutive starts of a run that end before an epoch is complete
@@ -199,7 +199,7 @@ def follow(args: Any, script: str) -> int:
         check_unchanged(entry)
     args.runs.mkdir(parents=True, exist_ok=True)
     failed = []
-    with runs.StopRequest() as stop:
+    with StopRequest() as stop:
         for entry in entries:
             done = train(entry, entries, script, stop)
             write_progress(entries, args.runs)
@@ -214,7 +214,7 @@ def follow(args: Any, script: str) -> int:
     return 1 if failed else 0
 
 
-def train(entry: Entry, entries: list[Entry], script: str, stop: runs.StopRequest) -> bool:
+def train(entry: Entry, entries: list[Entry], script: str, stop: StopRequest) -> bool:
     """Train one run until it ends or is stopped; return False if it failed."""
     attempts = 0
     while attempts < ATTEMPTS:
@@ -233,7 +233,7 @@ def train(entry: Entry, entries: list[Entry], script: str, stop: runs.StopReques
     return False
 
 
-def wait_for_others(entry: Entry, stop: runs.StopRequest) -> None:
+def wait_for_others(entry: Entry, stop: StopRequest) -> None:
     """Wait while another process trains the run, for example one left by a plan that was killed."""
     if not entry.folder.is_dir():
         return
@@ -249,7 +249,7 @@ def wait_for_others(entry: Entry, stop: runs.StopRequest) -> None:
             told = True
 
 
-def watch(process: subprocess.Popen[bytes], entries: list[Entry], entry: Entry, stop: runs.StopRequest) -> int:
+def watch(process: subprocess.Popen[bytes], entries: list[Entry], entry: Entry, stop: StopRequest) -> int:
     """Wait for the end of a run, update the progress, and forward a request to stop; return the exit status."""
     seen, told = len(entry.rows()), False
     while True:

@@ -1,7 +1,8 @@
-"""Stopping criteria of a training run: a plateau of the held-out cost, or a time limit."""
+"""Ends of a training run: a plateau of the held-out cost, a time limit, or a signal such as Ctrl-C."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,3 +43,39 @@ def reason_to_stop(rows: Sequence[dict[str, Any]], patience: int, limit: float |
     if patience and is_plateau([row["greedy"] for row in rows], patience):
         return f"Ended by --patience {patience}: the cost fell by less than {GAIN:.1%} in the last {patience} epochs."
     return ""
+
+
+class StopRequest:
+    """Handler that turns the first Ctrl-C, SIGTERM or SIGHUP (closed terminal) into a request to stop after the step.
+
+    Args:
+        second_is_final: Whether a second Ctrl-C stops the process at once. False under `torchrun`, which forwards
+            signals that the terminal has already sent, and ends all processes when one ends. Further SIGTERMs change
+            nothing: a cluster sends one to every process, and a plan forwards its own to the run.
+    """
+
+    requested = False
+
+    def __init__(self, second_is_final: bool = True) -> None:
+        self.second_is_final = second_is_final
+
+    def __enter__(self) -> StopRequest:
+        handled = [signal.SIGINT, signal.SIGTERM]
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
+            handled.append(signal.SIGHUP)
+        self.previous = {number: signal.signal(number, self.request) for number in handled}
+        return self
+
+    def request(self, number: int, frame: Any) -> None:
+        self.requested = True
+        if self.second_is_final:
+            signal.signal(signal.SIGINT, self.previous[signal.SIGINT])
+
+    def __exit__(self, *exception: object) -> None:
+        if self.second_is_final:
+            self.restore()
+
+    def restore(self) -> None:
+        """Restore the previous signal handlers."""
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)
