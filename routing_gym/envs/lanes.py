@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 from gymnasium.error import ResetNeeded
+from gymnasium.vector import VectorEnv
 
 from routing_gym.arrays import Array, converter, map_arrays
 
 Lanes = npt.NDArray[np.intp]  # indices of lanes
 Observation = dict[str, Any]
 Info = dict[str, Any]
+AnyVectorEnv = VectorEnv[Any, Any, Any]
 
 
 class LaneArrays:

@@ -14,9 +14,9 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from routing_gym.arrays import to_numpy
+from routing_gym.envs.lanes import AnyVectorEnv
 from routing_gym.testing.compare import difference, expect
 
-AnyVectorEnv = VectorEnv[Any, Any, Any]
 VECTOR_ONLY = ("num_envs", "vectorization_mode", "autoreset_mode", "backend", "device", "copy")
 MAX_STEPS = 100_000
 STEP_NAMES = ("observation", "reward", "terminated", "truncated", "info")

@@ -10,14 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from routing_gym.arrays import Array, to_numpy
+from routing_gym.envs.lanes import AnyVectorEnv
 from routing_gym.envs.vector import RoutingVectorEnv
 from routing_gym.wrappers import transforms
-
-AnyVectorEnv = VectorEnv[Any, Any, Any]
 
 
 class RoutingVectorWrapper(VectorWrapper):  # not generic before Gymnasium 1.3

@@ -130,8 +130,7 @@ def solve_task(
     fixed: Any = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan a task that has been read; see `solve`."""
-    check_arguments(solver, seconds, seed)
+    """Plan a task that has been read, with arguments that `check_arguments` accepts; see `solve`."""
     told = progress or (lambda line: None)
     told(task.sentence)
     started = time.perf_counter()
