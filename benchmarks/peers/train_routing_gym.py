@@ -34,7 +34,7 @@ def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
     trainer.baseline.end_epoch(trainer.model)  # ends the warm-up of the rollout baseline
 
     def decode() -> Any:
-        return solve(trainer.model, trainer.problem, trainer.held_out, batch_size=batch_size)
+        return solve(trainer.model, trainer.problem, trainer.held_out, tours_at_once=batch_size)
 
     facts = {"num_steps": decode().actions.shape[1], "num_tours": trainer.baseline.num_tours}
     return (decode if greedy else trainer.update), facts

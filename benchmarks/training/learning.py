@@ -139,7 +139,7 @@ def costs(args: Args, trainer: ReinforceTrainer, model: PolicyNetwork) -> dict[s
     """Return the mean costs of greedy tours, and of the best of many tours."""
     first = select(trainer.held_out, slice(0, args.sampled))
     many = Decoding(num_tours=SAMPLES, sample=True, symmetries=SYMMETRIES)
-    best = solve(model, trainer.problem, first, many, torch.Generator().manual_seed(1), batch_size=1024)
+    best = solve(model, trainer.problem, first, many, torch.Generator().manual_seed(1), tours_at_once=1024)
     greedy = solve(model, trainer.problem, trainer.held_out)
     return {"greedy": mean(greedy.cost), "best": mean(best.cost)}
 

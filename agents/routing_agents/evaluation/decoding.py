@@ -45,7 +45,7 @@ class Decoder:
 
     Attributes:
         network: Network that decodes.
-        decode: Function called with network, problem, instances, `batch_size`, `progress`, and `generator` if `random`.
+        decode: Function of network, problem, instances, `tours_at_once`, `progress`, and `generator` if `random`.
         random: Whether the function draws random numbers.
     """
 
@@ -109,7 +109,7 @@ class DecodeWork(Work):
             self.decoder.network,
             self.problem,
             to_backend(self.problem.rescale(instance), "torch", self.device),
-            batch_size=self.tours_at_once,
+            tours_at_once=self.tours_at_once,
             progress=progress,
             **({"generator": self.generator(number)} if self.decoder.random else {}),
         )

@@ -227,10 +227,10 @@ def decode_pointer(
     network: torch.nn.Module,
     problem: AnyProblem,
     instance: Any,
-    batch_size: int | None,
+    tours_at_once: int | None,
     progress: Callable[[int], None] | None,
 ) -> Rollout:
-    """Decode with a pointer network, with the signature of the attention model's decoders; it needs no batch size."""
+    """Decode with a pointer network, with the signature of the attention model's decoders; it decodes all at once."""
     return model.solve_batch(problem, instance, decoding, progress=progress)
 
 

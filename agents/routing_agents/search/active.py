@@ -46,7 +46,7 @@ def active_search(
     iterations: int,
     generator: torch.Generator,
     embeddings: bool = False,
-    batch_size: int | None = None,
+    tours_at_once: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Rollout:
     """Run the search of Hottung et al. (2022), "Efficient active search for combinatorial optimization problems".
@@ -68,11 +68,11 @@ def active_search(
             depend on the others.
         embeddings: Whether to adapt embeddings instead of a table: slower, and equally good on CVRP-50 after 100
             iterations.
-        batch_size: Number of tours at a time, but never fewer than those of one instance; see `beam_search`.
+        tours_at_once: Number of tours at a time, but never fewer than those of one instance; see `beam_search`.
         progress: Called with the number of instances done after each chunk.
 
     Raises:
-        ValueError: `iterations` or `batch_size` is not positive; or the problem is stochastic: completing tours
+        ValueError: `iterations` or `tours_at_once` is not positive; or the problem is stochastic: completing tours
             would use values that only a visit reveals.
         MemoryError: See `beam_search`.
     """
@@ -82,7 +82,8 @@ def active_search(
         raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
     chunk_search = search_by_embeddings if embeddings else search_by_table
     search, views = partial(chunk_search, iterations=iterations, generator=generator), num_symmetries(problem)
-    return search_in_chunks(search, model, problem, instance, TOURS // views, batch_size, progress, views, embeddings)
+    num_tours = TOURS // views
+    return search_in_chunks(search, model, problem, instance, num_tours, tours_at_once, progress, views, embeddings)
 
 
 def search_by_table(

@@ -43,7 +43,7 @@ def beam_search(
     problem: AnyProblem,
     instance: Any,
     width: int,
-    batch_size: int | None = None,
+    tours_at_once: int | None = None,
     progress: Callable[[int], None] | None = None,
     symmetries: int = 1,
 ) -> Rollout:
@@ -56,20 +56,20 @@ def beam_search(
         problem: Problem of the instances.
         instance: Any number of instances, on the model's device.
         width: Number of partial tours kept per instance and symmetry.
-        batch_size: Number of partial tours at a time, which limits the memory, but never fewer than an instance has;
+        tours_at_once: Number of partial tours at a time, which limits the memory, but never fewer than an instance has;
             by default 1,024, or fewer if instances are large (see `memory.chunk_size`).
         progress: Called with the number of instances done after each chunk.
         symmetries: Number of views of each instance, which are searched separately; see `Decoding`.
 
     Raises:
-        ValueError: `width` or `batch_size` is not positive, or the problem does not allow the symmetries.
+        ValueError: `width` or `tours_at_once` is not positive, or the problem does not allow the symmetries.
         MemoryError: Torch cannot allocate the memory for the beams of a chunk.
     """
     if width < 1:
         raise ValueError(f"the beam's width must be at least 1, got {width}")
     check_symmetries(symmetries, problem)
     find = partial(search_views, partial(search, width=width), symmetries)
-    return search_in_chunks(find, model, problem, instance, width, batch_size, progress, symmetries)
+    return search_in_chunks(find, model, problem, instance, width, tours_at_once, progress, symmetries)
 
 
 @torch.no_grad()
@@ -79,7 +79,7 @@ def simulation_guided_search(
     instance: Any,
     width: int,
     expansion: int,
-    batch_size: int | None = None,
+    tours_at_once: int | None = None,
     progress: Callable[[int], None] | None = None,
     symmetries: int = 1,
 ) -> Rollout:
@@ -95,13 +95,13 @@ def simulation_guided_search(
         instance: Any number of instances, on the model's device.
         width: Number of partial tours kept per instance and symmetry.
         expansion: Number of actions by which each of them is continued.
-        batch_size: Number of tours completed at a time, but never fewer than an instance has; see `beam_search`.
+        tours_at_once: Number of tours completed at a time, but never fewer than an instance has; see `beam_search`.
         progress: Called with the number of instances done after each chunk.
         symmetries: Number of views of each instance; see `beam_search`.
 
     Raises:
-        ValueError: `width`, `expansion` or `batch_size` is not positive; the problem does not allow the symmetries; or
-            it is stochastic: completing tours would use values that only a visit reveals.
+        ValueError: `width`, `expansion` or `tours_at_once` is not positive; the problem does not allow the symmetries;
+            or it is stochastic: completing tours would use values that only a visit reveals.
         MemoryError: See `beam_search`.
     """
     if min(width, expansion) < 1:
@@ -110,7 +110,7 @@ def simulation_guided_search(
         raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
     check_symmetries(symmetries, problem)
     find = partial(search_views, partial(search_by_simulation, width=width, expansion=expansion), symmetries)
-    return search_in_chunks(find, model, problem, instance, width * expansion, batch_size, progress, symmetries)
+    return search_in_chunks(find, model, problem, instance, width * expansion, tours_at_once, progress, symmetries)
 
 
 def search_in_chunks(
@@ -119,14 +119,14 @@ def search_in_chunks(
     problem: AnyProblem,
     instance: Any,
     num_tours: int,
-    batch_size: int | None,
+    tours_at_once: int | None,
     progress: Callable[[int], None] | None,
     views: int,
     scored: bool = False,
 ) -> Rollout:
     """Search in evaluation mode, in chunks of as many instances as fit with `num_tours` tours per view."""
     count = arrays.batch_size(instance)
-    fit, _ = chunk_size(model, problem, count, num_tours, batch_size, together=True, views=views, scored=scored)
+    fit, _ = chunk_size(model, problem, count, num_tours, tours_at_once, together=True, views=views, scored=scored)
     return in_chunks(partial(search_chunk, model, problem), model, instance, max(1, fit // views), progress)
 
 

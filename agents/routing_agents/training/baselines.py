@@ -121,7 +121,7 @@ class RolloutBaseline(Baseline):
         if self.warm_up is not None:
             return self.warm_up.value(problem, instance, cost)
         # The training step itself takes more memory than this, so that the free memory need not be checked.
-        return solve(self.frozen, problem, instance, batch_size=MOST_TOURS).cost[:, None]
+        return solve(self.frozen, problem, instance, tours_at_once=MOST_TOURS).cost[:, None]
 
     def freeze(self, model: PolicyNetwork) -> None:
         """Copy the model and draw new evaluation instances."""

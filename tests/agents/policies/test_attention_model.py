@@ -177,7 +177,7 @@ def test_every_parameter_has_a_gradient(name):
 @pytest.mark.parametrize("num_tours", [1, 4])
 def test_tours_are_feasible_and_cost_what_objective_says(name, num_tours):
     problem, instance, model = small(name)
-    found = solve(model, problem, instance, Decoding(num_tours, sample=True), generator(), batch_size=8)
+    found = solve(model, problem, instance, Decoding(num_tours, sample=True), generator(), tours_at_once=8)
     np.testing.assert_allclose(problem.objective(instance, found.actions), found.cost, atol=1e-5)
 
 
@@ -236,7 +236,7 @@ def test_bad_decodings_are_refused(settings, message):
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_beam_of_width_one_is_greedy(name):
     problem, instance, model = small(name)
-    greedy, beam = solve(model, problem, instance), beam_search(model, problem, instance, 1, batch_size=4)
+    greedy, beam = solve(model, problem, instance), beam_search(model, problem, instance, 1, tours_at_once=4)
     assert torch.equal(beam.actions, greedy.actions)
     torch.testing.assert_close(beam.cost, greedy.cost)
 
@@ -256,7 +256,7 @@ def test_simulation_guided_search(name):
     """As greedy where it does not branch, never worse where it does, and optimal where it keeps everything."""
     problem, instance, model = small(name, num_nodes=4, batch_size=3)
     greedy = solve(model, problem, instance)
-    plain = simulation_guided_search(model, problem, instance, 1, 1, batch_size=2)
+    plain = simulation_guided_search(model, problem, instance, 1, 1, tours_at_once=2)
     np.testing.assert_allclose(plain.cost, greedy.cost, atol=1e-6)
     guided = simulation_guided_search(model, problem, instance, 2, 2)
     np.testing.assert_allclose(problem.objective(instance, guided.actions), guided.cost, atol=1e-5)
@@ -277,7 +277,7 @@ def test_beams_under_symmetries(name):
         turned = replace(instance, coords=symmetry(instance.coords, 5))
         assert (eight.cost <= search(model, problem, turned).cost + 1e-4).all()
         np.testing.assert_allclose(
-            search(model, problem, instance, symmetries=8, batch_size=1).cost, eight.cost, atol=1e-5
+            search(model, problem, instance, symmetries=8, tours_at_once=1).cost, eight.cost, atol=1e-5
         )
     with pytest.raises(ValueError, match="symmetries must be 1 to 8, got 9"):
         beam_search(model, problem, instance, 2, symmetries=9)
@@ -297,12 +297,12 @@ def test_active_search(name, embeddings):
     """Never worse than greedy, better somewhere unless sampling finds nothing better; reproducible; weights stay."""
     problem, instance, model = small(name, num_nodes=5)
     greedy, weights = solve(model, problem, instance), copy.deepcopy(model.state_dict())
-    found = eas.active_search(model, problem, instance, 4, generator(), embeddings, batch_size=300)
+    found = eas.active_search(model, problem, instance, 4, generator(), embeddings, tours_at_once=300)
     np.testing.assert_allclose(problem.objective(instance, found.actions), found.cost, atol=1e-5)
     assert (found.cost <= greedy.cost + 1e-6).all()
     samples = solve(model, problem, instance, Decoding(100, sample=True), generator())
     assert (found.cost < greedy.cost - 1e-3).any() or (samples.cost >= greedy.cost - 1e-3).all()
-    again = eas.active_search(model, problem, instance, 4, generator(), embeddings, batch_size=300)
+    again = eas.active_search(model, problem, instance, 4, generator(), embeddings, tours_at_once=300)
     assert torch.equal(again.actions, found.actions)
     assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
     assert all(weight.grad is None for weight in model.parameters())

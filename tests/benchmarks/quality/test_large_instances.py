@@ -40,8 +40,8 @@ def test_chunks_change_nothing(name, batch_size):
     if problem.any_first_node:
         ways += [Decoding(5, force_starts=True), Decoding(5, force_starts=True, symmetries=several)]
     for way in ways:
-        whole = solve(model, problem, instance, way, batch_size=1000)
-        chunked = solve(model, problem, instance, way, batch_size=batch_size)
+        whole = solve(model, problem, instance, way, tours_at_once=1000)
+        chunked = solve(model, problem, instance, way, tours_at_once=batch_size)
         torch.testing.assert_close(chunked.cost, whole.cost)
         assert torch.equal(chunked.actions, whole.actions)
 
@@ -65,12 +65,12 @@ def test_chunks(name, num_nodes, num_tours, options, expected):
     assert chunk_size(model, problem, 2000, num_tours, None, **options) == expected
 
 
-def test_a_batch_size_overrides_the_choice():
+def test_tours_at_once_override_the_choice():
     problem, instance, model = small("TSP")
     assert chunk_size(model, problem, 6, 5, 2) == (1, 2)
-    assert beam_search(model, problem, instance, 3, batch_size=2).cost.isfinite().all()
-    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
-        solve(model, problem, instance, batch_size=0)
+    assert beam_search(model, problem, instance, 3, tours_at_once=2).cost.isfinite().all()
+    with pytest.raises(ValueError, match="tours_at_once must be at least 1, got 0"):
+        solve(model, problem, instance, tours_at_once=0)
 
 
 def test_torch_says_when_memory_is_too_little(monkeypatch):

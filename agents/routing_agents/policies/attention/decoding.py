@@ -217,7 +217,7 @@ def solve(
     instance: Any,
     decoding: Decoding = GREEDY,
     generator: torch.Generator | None = None,
-    batch_size: int | None = None,
+    tours_at_once: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Rollout:
     """Decode every instance in evaluation mode, chunk by chunk, and keep the best tour of each.
@@ -228,8 +228,8 @@ def solve(
         instance: Any number of instances, as NumPy arrays or on the model's device.
         decoding: Decoding strategy; greedy by default.
         generator: Random number generator for the sampled actions.
-        batch_size: Number of tours decoded at a time, which limits the memory; by default 1,024, or fewer if instances
-            are large (see `memory.chunk_size`). Sampled tours depend on it.
+        tours_at_once: Number of tours decoded at a time, which limits the memory; by default 1,024, or fewer if
+            instances are large (see `memory.chunk_size`). Sampled tours depend on it.
         progress: Called with the number of instances done after each chunk.
 
     Returns:
@@ -237,7 +237,7 @@ def solve(
 
     Raises:
         ValueError: The batch is empty, the generator for sampling is missing, the problem does not allow the forced
-            starts or the symmetries, or the batch size is not positive.
+            starts or the symmetries, or `tours_at_once` is not positive.
         MemoryError: Torch cannot allocate the memory for the tours of a chunk.
     """
     if not arrays.batch_size(instance):
@@ -250,15 +250,15 @@ def solve(
     if not torch.is_tensor(arrays.any_array(instance)):
         instance = to_backend(instance, "torch", str(next(model.parameters()).device))
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
-    encodings, tours_at_once = chunk_size(
-        model, problem, arrays.batch_size(instance), decoding.num_tours, batch_size, views=decoding.symmetries
+    encodings, tours_of_each = chunk_size(
+        model, problem, arrays.batch_size(instance), decoding.num_tours, tours_at_once, views=decoding.symmetries
     )
     chunk = min(encodings, arrays.batch_size(instance))
     views = encodings // chunk  # symmetries at a time: all of them if there are few instances
     groups = [range(decoding.symmetries)[first : first + views] for first in range(0, decoding.symmetries, views)]
 
     def solve_rows(rows: Any) -> Rollout:
-        return better_of([best_tours(model, problem, rows, decoding, choose, tours_at_once, group) for group in groups])
+        return better_of([best_tours(model, problem, rows, decoding, choose, tours_of_each, group) for group in groups])
 
     return in_chunks(solve_rows, model, instance, chunk, progress)
 
@@ -308,15 +308,15 @@ def best_tours(
     instance: Any,
     decoding: Decoding,
     choose: Choice,
-    tours_at_once: int,
+    tours_of_each: int,
     symmetries: range,
 ) -> Rollout:
-    """Decode all tours under some of the symmetries; return the best tour of each instance."""
+    """Decode all tours under some of the symmetries, `tours_of_each` at a time; return the best of each instance."""
     views, observation = symmetric_views(problem, instance, symmetries)
     encoding = model.encode(observation)
     found = []
-    for first in range(0, decoding.num_tours, tours_at_once):
-        num_tours = min(tours_at_once, decoding.num_tours - first)
+    for first in range(0, decoding.num_tours, tours_of_each):
+        num_tours = min(tours_of_each, decoding.num_tours - first)
         played = decode(model, problem, views, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
         found.append(cheapest(played.actions, played.cost, arrays.batch_size(instance)))
     return better_of(found)

@@ -24,7 +24,7 @@ def chunk_size(
     problem: AnyProblem,
     num_instances: int,
     num_tours: int,
-    batch_size: int | None,
+    tours_at_once: int | None,
     together: bool = False,
     views: int = 1,
     scored: bool = False,
@@ -36,7 +36,7 @@ def chunk_size(
         problem: Problem of the instances.
         num_instances: Number of instances to decode.
         num_tours: Number of tours per instance.
-        batch_size: Number of tours at a time; None for `MOST_TOURS`, or fewer if these have more than `MOST_NODES`.
+        tours_at_once: Number of tours at a time; None for `MOST_TOURS`, or fewer if these have more than `MOST_NODES`.
         together: Whether the tours of an instance must be decoded together.
         views: Number of encodings of each instance, which count as instances here.
         scored: Whether all steps of all tours are then scored at the same time, with gradients.
@@ -46,16 +46,16 @@ def chunk_size(
         tours are decoded together.
 
     Raises:
-        ValueError: `batch_size` is not positive.
+        ValueError: `tours_at_once` is not positive.
     """
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if tours_at_once is not None and tours_at_once < 1:
+        raise ValueError(f"tours_at_once must be at least 1, got {tours_at_once}")
     nodes = problem.num_actions
     if model.features.per_edge:
         nodes += nodes**2 // PAIRS
     if scored:
         nodes *= 1 + problem.horizon // STEPS
-    most = batch_size or max(1, min(MOST_TOURS, MOST_NODES // nodes))
+    most = tours_at_once or max(1, min(MOST_TOURS, MOST_NODES // nodes))
     instances = min(max(1, most // num_tours), views * num_instances)
     return instances, num_tours if together else min(most, num_tours)
 
