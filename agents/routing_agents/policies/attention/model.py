@@ -24,8 +24,8 @@ from routing_agents.policies.attention.features import Features
 from routing_agents.policies.attention.matrices import successions
 from routing_agents.policies.attention.operations import (
     attend,
+    mask_bias,
     merge_heads,
-    penalties,
     products,
     split_heads,
     take_nodes,
@@ -203,7 +203,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         Returns:
             float32 (B, Q, A), -inf for illegal actions.
         """
-        legal, nodes = penalties(observation["action_mask"]), self.context(observation)
+        legal, nodes = mask_bias(observation["action_mask"]), self.context(observation)
         query = self.combine(nodes, observation, encoding.fixed_query, encoding.node_queries, self.scalar_queries)
         if self.features.per_step:
             scores = self.dynamic_scores(encoding, query, legal, observation[self.features.per_step])
@@ -297,7 +297,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         scalar_queries = self.scalar_queries
 
         def logits(observation: dict[str, Tensor]) -> Tensor:
-            legal, nodes = penalties(observation["action_mask"]), self.context(observation)
+            legal, nodes = mask_bias(observation["action_mask"]), self.context(observation)
             query = self.combine(nodes, observation, encoding.fixed_query, encoding.node_queries, scalar_queries)
             heads = split_heads(query, self.config.num_heads)
             weights = (heads @ keys).add_(legal[:, None]).softmax(dim=-1)
@@ -326,7 +326,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         outputs = (encoding.values @ logit_keys.transpose(2, 3)).flatten(1, 2)  # (B, H A, A)
 
         def logits(observation: dict[str, Tensor]) -> Tensor:
-            legal, nodes = penalties(observation["action_mask"]), self.context(observation)
+            legal, nodes = mask_bias(observation["action_mask"]), self.context(observation)
             scores = self.combine(nodes, observation, fixed, per_node, per_scalar)
             weights = scores.view(*legal.shape[:2], num_heads, num_nodes).add_(legal[:, :, None]).softmax(dim=-1)
             return self.clip(weights.flatten(2) @ outputs, legal, self.edge_terms(encoding, observation, nodes))

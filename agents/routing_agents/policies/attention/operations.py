@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 PRECISIONS = ("float32", "bfloat16")
 FEW_NODES = 32  # see `attend`
-FEW_NUMBERS = 2**14  # see `penalties`
+FEW_NUMBERS = 2**14  # see `mask_bias`
 
 
 def set_precision(network: nn.Module, precision: str) -> None:
@@ -66,7 +66,7 @@ def take_nodes(x: Tensor, index: Tensor) -> Tensor:
     return torch.embedding(x.flatten(0, 1), index + starts)  # copies rows: ten times as fast as gather on a CPU
 
 
-def penalties(mask: Tensor) -> Tensor:
+def mask_bias(mask: Tensor) -> Tensor:
     """Convert a mask to numbers that are added to the scores: -inf for illegal actions, 0 for legal ones.
 
     For large masks this takes a quarter of the time of `torch.where` or `masked_fill` on a CPU; for small masks
