@@ -84,7 +84,7 @@ class Args(GameArgs):
 
 
 @dataclass(frozen=True)
-class Rollout:
+class Experience:
     """All ticks of G games, flattened to S = T G rows."""
 
     observations: Tensor  # (S, m, F)
@@ -158,7 +158,7 @@ class MappoTrainer(GameTrainer):
         return learns | ~learns.any()
 
     @torch.no_grad()
-    def play(self, instance: Any, generator: torch.Generator) -> Rollout:
+    def play(self, instance: Any, generator: torch.Generator) -> Experience:
         """Play G games to their end, and compute advantages and returns."""
         choose = sampling_choice(generator)
         observation, info = self.envs.reset(options={"instance": instance})
@@ -181,7 +181,7 @@ class MappoTrainer(GameTrainer):
         learns_always = learns.expand_as(reward)
         explained = 1 - float((whole - values)[learns_always].square().mean() / whole[learns_always].var())
         laid = (x.flatten(0, 1) for x in (seen, mask, action, log_p, advantages, advantages + values, learns_always))
-        return Rollout(*laid, float(info["gained"][learns].mean()), explained)
+        return Experience(*laid, float(info["gained"][learns].mean()), explained)
 
     def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
         """Play games, then make `update_epochs` passes of PPO (Schulman et al. 2017) over all ticks."""
@@ -206,7 +206,7 @@ class MappoTrainer(GameTrainer):
         means = {key: value / updates for key, value in sums.items()}
         return {"gain": rollout.gain, "explained_variance": rollout.explained_variance, **means}
 
-    def losses(self, rollout: Rollout, rows: Tensor) -> dict[str, Tensor]:
+    def losses(self, rollout: Experience, rows: Tensor) -> dict[str, Tensor]:
         """Return the losses and the entropy of some ticks.
 
         The vehicles of a game stay together, because each value depends on the observations of all.

@@ -133,8 +133,8 @@ def windows(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> T
     order = np.argsort(rng.random((batch_size, problem.num_nodes)), axis=1)
     column = np.argsort(order, axis=1)  # column of each city in the random order
     mates = np.take_along_axis(column, np.take_along_axis(np.concatenate(partner), order, axis=1), axis=1)
-    framed = random_frames(np.concatenate(coords), rng)
-    return TSPFEInstance(np.take_along_axis(framed, order[:, :, None], axis=1), mates)
+    views = random_views(np.concatenate(coords), rng)
+    return TSPFEInstance(np.take_along_axis(views, order[:, :, None], axis=1), mates)
 
 
 @cache
@@ -151,7 +151,7 @@ def tour_pool() -> tuple[FloatArray, IntArray, IntArray]:
     return coords, tours, np.argsort(distances, axis=2, kind="stable")
 
 
-def random_frames(coords: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.float32]:
+def random_views(coords: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.float32]:
     """Rotate B sets of points (B, A, 2) by random angles, reflect half of them, and fit them into the unit square."""
     angle = rng.uniform(0, 2 * np.pi, len(coords))
     cosine, sine = np.cos(angle), np.sin(angle)

@@ -27,7 +27,7 @@ MOST_ENTRIES = 50_000  # tours of a round times nodes; limits time and memory
 class EdgeSearch(Neighbourhoods):
     """Search that improves a tour by replacing edges."""
 
-    default_effort: ClassVar[Effort] = Effort(size=16, frames=8, tours=16)
+    default_effort: ClassVar[Effort] = Effort(size=16, views=8, tours=16)
 
     @classmethod
     def repaired_by(cls, problem: AnyProblem) -> tuple[str, int]:
@@ -35,14 +35,14 @@ class EdgeSearch(Neighbourhoods):
 
     def take_up(self, actions: IntArray) -> None:
         self.tour, self.best = actions, float(self.problem.objective(self.instance, actions[None])[0])
-        frames = range(min(self.effort.frames, num_symmetries(self.problem)))
-        self.num_tours = max(1, min(self.effort.tours, MOST_ENTRIES // self.problem.num_actions // len(frames)))
+        symmetries = range(min(self.effort.views, num_symmetries(self.problem)))
+        self.num_tours = max(1, min(self.effort.tours, MOST_ENTRIES // self.problem.num_actions // len(symmetries)))
         given = to_backend(self.instance, "torch", self.device)
         with torch.no_grad():
-            views, observation = symmetric_views(self.problem, given, frames)
+            views, observation = symmetric_views(self.problem, given, symmetries)
             self.encoding = self.network.encode(observation)
-        self.num_rows = len(frames) * self.num_tours
-        rows = torch.arange(len(frames), device=self.device).repeat_interleave(self.num_tours)
+        self.num_rows = len(symmetries) * self.num_tours
+        rows = torch.arange(len(symmetries), device=self.device).repeat_interleave(self.num_tours)
         self.rows = select(views, rows)
         nodes = np.arange(self.problem.num_actions)
         lengths: FloatArray = self.legs(nodes[:, None], nodes[None])

@@ -26,12 +26,12 @@ class Effort:
 
     Attributes:
         size: Largest number of nodes of a subproblem.
-        frames: Number of views of each subproblem that are decoded, such as random rotations.
+        views: Number of views of each subproblem that are decoded, such as random rotations.
         tours: Number of tours in each frame.
     """
 
     size: int
-    frames: int
+    views: int
     tours: int
 
 
@@ -101,11 +101,11 @@ class Neighbourhoods(ABC):
         way = self.coords[origin] - self.coords[destination]
         return np.hypot(way[..., 0], way[..., 1])
 
-    def lengths_of(self, nodes: IntArray, frames: int) -> npt.NDArray[np.float32] | None:
-        """Return lengths between the nodes (G, k) of subproblems, each `frames` times; None if they are not read."""
+    def lengths_of(self, nodes: IntArray, views: int) -> npt.NDArray[np.float32] | None:
+        """Return lengths between the nodes (G, k) of subproblems, each `views` times; None if they are not read."""
         if not self.matrices:
             return None
-        return np.repeat(self.legs(nodes[:, :, None], nodes[:, None]).astype(np.float32), frames, axis=0)
+        return np.repeat(self.legs(nodes[:, :, None], nodes[:, None]).astype(np.float32), views, axis=0)
 
     def play(self, problem: AnyProblem, parts: Any, num_tours: int, sample: bool) -> IntArray:
         """Decode `num_tours` tours of each of B subproblems (NumPy): int64 (B * num_tours, T)."""

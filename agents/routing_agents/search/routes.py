@@ -8,7 +8,7 @@ import numpy as np
 
 from routing_agents.search.neighbourhood import Effort, Neighbourhoods
 from routing_gym.arrays import BoolArray, IntArray
-from routing_gym.generators.subproblems import random_frames
+from routing_gym.generators.subproblems import random_views
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.cvrp import CVRP, CVRPInstance
 from routing_gym.solvers.runtime.base import join_trips
@@ -24,7 +24,7 @@ class RouteSearch(Neighbourhoods):
 
     parts: ClassVar[str] = "CVRP"
     trained_with: ClassVar[str] = "--sizes 20 120 --generator x"
-    default_effort: ClassVar[Effort] = Effort(size=60, frames=4, tours=32)
+    default_effort: ClassVar[Effort] = Effort(size=60, views=4, tours=32)
 
     @classmethod
     def repaired_by(cls, problem: AnyProblem) -> tuple[str, int]:
@@ -106,11 +106,11 @@ class RouteSearch(Neighbourhoods):
         node = np.array([[0, *np.resize(x, size)] for x in nodes])  # (G, size + 1), the depot first
         is_twin = np.arange(-1, size) >= np.array([[len(x)] for x in nodes])
         demand = np.where(is_twin, 0, self.demand[node])
-        frames, num_tours = self.effort.frames, self.effort.tours
-        coords = random_frames(np.repeat(self.coords[node], frames, axis=0), self.rng)
-        demand, lengths = np.repeat(demand, frames, axis=0), self.lengths_of(node, frames)
+        views, num_tours = self.effort.views, self.effort.tours
+        coords = random_views(np.repeat(self.coords[node], views, axis=0), self.rng)
+        demand, lengths = np.repeat(demand, views, axis=0), self.lengths_of(node, views)
         part = CVRPInstance(coords, demand, np.repeat(self.capacity, len(coords)), lengths)
-        columns = self.play(CVRP(size), part, num_tours, sample=True).reshape(len(groups), frames * num_tours, -1)
+        columns = self.play(CVRP(size), part, num_tours, sample=True).reshape(len(groups), views * num_tours, -1)
         tours = self.drop_twins(node, is_twin, columns)
         best = self.legs(tours[..., :-1], tours[..., 1:]).sum(axis=2).argmin(axis=1)
         return [split_trips(tour[k]) for tour, k in zip(tours, best, strict=True)]

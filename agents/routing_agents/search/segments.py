@@ -14,7 +14,7 @@ import numpy as np
 
 from routing_agents.search.neighbourhood import MIN_GAIN, Effort, Neighbourhoods
 from routing_gym.arrays import FloatArray, IntArray
-from routing_gym.generators.subproblems import Windows, choose_windows, contract, random_frames
+from routing_gym.generators.subproblems import Windows, choose_windows, contract, random_views
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
 
@@ -33,7 +33,7 @@ class WindowSearch(Neighbourhoods):
 
     parts: ClassVar[str] = "TSPFE"
     trained_with: ClassVar[str] = "--sizes 10 40 --generator windows --force-starts"
-    default_effort: ClassVar[Effort] = Effort(size=40, frames=1, tours=16)
+    default_effort: ClassVar[Effort] = Effort(size=40, views=1, tours=16)
 
     @classmethod
     def repaired_by(cls, problem: AnyProblem) -> tuple[str, int]:
@@ -78,16 +78,16 @@ class WindowSearch(Neighbourhoods):
         effort = self.effort
         size = min(len(self.coords), int(self.rng.integers(SMALLEST, effort.size + 1)))
         num_tours = min(effort.tours, size)
-        most = max(1, MOST_TOURS // (effort.frames * num_tours))
+        most = max(1, MOST_TOURS // (effort.views * num_tours))
         centres = self.rng.permutation(len(self.tour))
         chosen = choose_windows(self.near, self.tour, self.place, centres, size, most)
         windows = contract(self.tour, self.place, chosen)
         cities, partner, num_windows = windows.cities, windows.partner, len(windows.cities)
         if not num_windows:
             return
-        coords = random_frames(np.repeat(self.coords[cities], effort.frames, axis=0), self.rng)
-        partners = np.repeat(partner, effort.frames, axis=0)
-        part = TSPFEInstance(coords, partners, self.lengths_of(cities, effort.frames))
+        coords = random_views(np.repeat(self.coords[cities], effort.views, axis=0), self.rng)
+        partners = np.repeat(partner, effort.views, axis=0)
+        part = TSPFEInstance(coords, partners, self.lengths_of(cities, effort.views))
         tours = self.play(TSPFE(size), part, num_tours, sample=False).reshape(num_windows, -1, size)
         row = np.arange(num_windows)[:, None, None]
         after = np.roll(tours, -1, axis=2)

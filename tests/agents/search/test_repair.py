@@ -50,7 +50,7 @@ def route_search(num_customers=40, seed=0):
     problem = make_problem("CVRP", num_customers)
     instance = problem.generate(np.random.default_rng(seed), 1)
     start = make_solver("nearest-neighbour").solve(problem, instance).actions[0]
-    return problem, RouteSearch(problem, untrained("CVRP"), instance, start, seed, Effort(size=20, frames=2, tours=8))
+    return problem, RouteSearch(problem, untrained("CVRP"), instance, start, seed, Effort(size=20, views=2, tours=8))
 
 
 @pytest.mark.parametrize("make", [tour_search, route_search])
@@ -73,7 +73,7 @@ def test_edges_are_repaired_by_the_own_policy(name):
     instance = problem.generate(np.random.default_rng(3), 1)
     network = untrained(name)
     start = solve(network, problem, instance).actions[0].numpy()
-    search = EdgeSearch(problem, network, instance, start, 1, Effort(size=5, frames=8, tours=8))
+    search = EdgeSearch(problem, network, instance, start, 1, Effort(size=5, views=8, tours=8))
     costs = [search.cost()]
     for _ in range(6):
         search.round()
@@ -101,7 +101,7 @@ def test_edges_that_are_kept_are_followed():
     instance = problem.generate(np.random.default_rng(0), 1)
     network = untrained("PDP")
     start = solve(network, problem, instance).actions[0].numpy()
-    search = EdgeSearch(problem, network, instance, start, 0, Effort(size=1, frames=1, tours=4))
+    search = EdgeSearch(problem, network, instance, start, 0, Effort(size=1, views=1, tours=4))
     search.kept = lambda: torch.ones(4, problem.num_actions, dtype=torch.bool)
     played = rollout(problem, search.rows, search.policy())
     assert (played.actions.numpy() == start).all()
