@@ -294,14 +294,13 @@ def test_simulation_guided_search_is_refused():
 @pytest.mark.parametrize("embeddings", [False, True])
 @pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if name != "SPCTSP"])
 def test_active_search(name, embeddings):
-    """Never worse than greedy, better somewhere unless sampling finds nothing better; reproducible; weights stay."""
+    """Never worse than greedy, better for some of the six instances; reproducible; weights stay."""
     problem, instance, model = small(name, num_nodes=5)
     greedy, weights = solve(model, problem, instance), copy.deepcopy(model.state_dict())
     found = eas.active_search(model, problem, instance, 4, generator(), embeddings, tours_at_once=300)
     np.testing.assert_allclose(problem.objective(instance, found.actions), found.cost, atol=1e-5)
     assert (found.cost <= greedy.cost + 1e-6).all()
-    samples = solve(model, problem, instance, Decoding(100, sample=True), generator())
-    assert (found.cost < greedy.cost - 1e-3).any() or (samples.cost >= greedy.cost - 1e-3).all()
+    assert (found.cost < greedy.cost - 1e-3).any()
     again = eas.active_search(model, problem, instance, 4, generator(), embeddings, tours_at_once=300)
     assert torch.equal(again.actions, found.actions)
     assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())

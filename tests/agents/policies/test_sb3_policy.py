@@ -167,10 +167,12 @@ def test_saved_and_loaded(tmp_path):
 
 
 def test_works_on_single_environments():
-    env = DummyVecEnv([lambda: gym.make("routing/OP-10")] * 2)
-    MaskablePPO(
+    """An illegal action would raise."""
+    env = DummyVecEnv([lambda: gym.make("routing/OP-10", on_illegal="raise")] * 2)
+    model = MaskablePPO(
         AttentionPolicy, env, n_steps=8, batch_size=8, policy_kwargs={"config": SMALL}, seed=0, device="cpu"
-    ).learn(16)
+    )
+    assert model.learn(16).num_timesteps == 16
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
