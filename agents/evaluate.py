@@ -103,6 +103,24 @@ class Args:
 
     advanced = ("env_kwargs", "address", "device", "chunk_size", "tours", "shard", "merge")
 
+    def __post_init__(self) -> None:
+        check_integers(self, "seed", least=0)
+        for name, value in (("size", self.size), ("workers", self.workers), ("chunk-size", self.chunk_size)):
+            if value is not None and value < 1:
+                raise ValueError(f"--{name} must be at least 1, got {value}")
+        if not self.methods:
+            raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
+        if twice := [text for text in self.methods if self.methods.count(text) > 1]:
+            raise ValueError(f"{twice[0]} is given twice; leave one out")
+        if self.reference and self.reference not in self.methods:
+            raise ValueError(f"--reference {self.reference!r} must be one of the methods: {', '.join(self.methods)}")
+        if self.batch_size is not None and all(parse_method(text)[0] in SOLVERS for text in self.methods):
+            raise ValueError(f"--batch-size {self.batch_size} has no effect: no method is a model; leave it out")
+        if self.shard and self.merge:
+            raise ValueError("--shard solves a part, and --merge puts all parts together; choose one of them")
+        if (self.shard or self.merge) and self.out is None:
+            raise ValueError("--shard and --merge need --out, the folder of the shards")
+
 
 @dataclass(frozen=True)
 class TestSet:
@@ -125,10 +143,12 @@ def read_instances(args: Args) -> TestSet:
     """Return the instances specified by `args`.
 
     Raises:
-        ValueError: The test set does not exist, or the file cannot be read.
+        ValueError: The test set does not exist, the file cannot be read, or `--problem` has no effect.
     """
     source, _, name = args.instances.partition("/")
     path = Path(args.instances)
+    if args.problem and path.suffix != ".pkl" and not (path.suffix == ".npz" and is_peer_npz(path)):
+        raise ValueError(f"--problem {args.problem} has no effect: {args.instances} says what it holds; leave it out")
     if source in ("paper", "random") and not path.exists():
         match = re.fullmatch(r"([^-]*)(-matrices)?-(\d+)", name)
         if match is None or (match[2] and source == "paper"):
@@ -176,33 +196,6 @@ def commit() -> str:
         return "unknown"
 
 
-def check_options(args: Args) -> None:
-    """Check that no option is invalid or without effect.
-
-    Raises:
-        ValueError: An option is invalid or has no effect; the message names it.
-    """
-    check_integers(args, "seed", least=0)
-    for name, least in (("size", args.size), ("workers", args.workers), ("chunk-size", args.chunk_size)):
-        if least is not None and least < 1:
-            raise ValueError(f"--{name} must be at least 1, got {least}")
-    if not args.methods:
-        raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
-    if twice := [text for text in args.methods if args.methods.count(text) > 1]:
-        raise ValueError(f"{twice[0]} is given twice; leave one out")
-    if args.reference and args.reference not in args.methods:
-        raise ValueError(f"--reference {args.reference!r} must be one of the methods: {', '.join(args.methods)}")
-    path = Path(args.instances)
-    if args.problem and path.suffix != ".pkl" and not (path.suffix == ".npz" and is_peer_npz(path)):
-        raise ValueError(f"--problem {args.problem} has no effect: {args.instances} says what it holds; leave it out")
-    if args.batch_size is not None and all(parse_method(text)[0] in SOLVERS for text in args.methods):
-        raise ValueError(f"--batch-size {args.batch_size} has no effect: no method is a model; leave it out")
-    if args.shard and args.merge:
-        raise ValueError("--shard solves a part, and --merge puts all parts together; choose one of them")
-    if (args.shard or args.merge) and args.out is None:
-        raise ValueError("--shard and --merge need --out, the folder of the shards")
-
-
 def choose_shard(args: Args) -> Shard | None:
     """Return the part of the instances to solve: that of `--shard`, or one part per process of torchrun; None for all.
 
@@ -241,7 +234,6 @@ def make_setup(args: Args, first_row: int) -> Setup:
 def main(args: Args) -> Table | None:
     """Solve with every method; print the table, and write it to `--out`. A shard writes its costs and no table."""
     keep_freed_memory()
-    check_options(args)
     shard = choose_shard(args)
     test_set = read_instances(args)
     problem, instance = test_set.problem, test_set.instance
