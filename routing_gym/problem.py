@@ -78,10 +78,9 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     visits_all: ClassVar[bool] = True  # every tour serves every node
     asymmetric: ClassVar[bool] = False  # distances depend on the direction in every instance, not only where given
     plain_routes: ClassVar[bool] = False  # tours are any routes that visit each node once; cost: their total length
-    # VRP overrides these by fields or properties.
-    open_routes = False  # vehicles do not return to their depots, and the last edge costs nothing
-    mixed_backhauls = False  # goods of some customers are collected, in any order with the deliveries
-    plain_vehicles = True  # all vehicles are equal and start at one depot; planning tasks can be made of tables
+    plain_vehicles: ClassVar[bool] = True  # equal vehicles that start at one depot; tables can give planning tasks
+    open_routes = False  # vehicles do not return, and the last edge costs nothing; no ClassVar: `VRP` has such a field
+    mixed_backhauls = False  # goods of some customers are collected, in any order with the deliveries; like open_routes
     subproblem: ClassVar[str | None] = None  # problem of which subproblems are instances; None: this problem
     families: ClassVar[tuple[str, ...]] = ()  # problems whose weights, trained on their `variants`, also solve this one
     min_nodes: ClassVar[int] = 1
