@@ -123,13 +123,13 @@ def lengths_of(
     if "distances" in matrices:
         km = matrices["distances"].values
     if km is None:  # then there are durations: `choose` refuses stops with neither coordinates nor matrices
-        minutes_ = matrices["durations"].values
-        km = minutes_ * kmh / 60
+        minutes = matrices["durations"].values
+        km = minutes * kmh / 60
         notes.append(f"km: at {kmh:g} km/h, since there are neither coordinates nor distances")
     elif "durations" in matrices:
-        minutes_ = matrices["durations"].values
+        minutes = matrices["durations"].values
     else:
-        minutes_ = km * 60 / kmh
+        minutes = km * 60 / kmh
         if geographic and given_speed is None:
             notes.append(f"minutes: at {kmh:g} km/h, the default; give a speed, or a matrix of durations")
     if minimise not in (None, "minutes", "km"):
@@ -139,7 +139,7 @@ def lengths_of(
         "points": points,
         "geographic": geographic,
         "plane": plane,
-        "minutes": minutes_,
+        "minutes": minutes,
         "km": km,
         "straight": straight,
         "minimise": minimise or ("minutes" if "durations" in matrices else "km"),
