@@ -34,7 +34,6 @@ SEARCHES = {
     "beam": ("expansion", "symmetries"),
     "active": ("embeddings",),
 }  # settings that select a search: options
-Method = Callable[[AnyProblem, Any], Solution]
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
     return name, settings
 
 
-def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
+def make_method(text: str, setup: Setup, problem: AnyProblem) -> Callable[[AnyProblem, Any], Solution]:
     """Build one method and check that it can solve the problem, before any work is done.
 
     Raises:

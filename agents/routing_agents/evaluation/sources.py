@@ -59,7 +59,7 @@ def read(path: Path, problem: str | None, numbers: Mapping[str, float], model: T
 
     Args:
         path: File to read.
-        problem: Name of the problem, for CSV files; see `problem_of`.
+        problem: Name of the problem, for CSV files; see `problem_of_table`.
         numbers: Numbers of the whole instance by name, for CSV files.
         model: Model that will solve the file, if one was named.
 
@@ -73,7 +73,7 @@ def read(path: Path, problem: str | None, numbers: Mapping[str, float], model: T
         return data.read_instance(path, max_matrix_nodes=MAX_MATRIX_NODES)
     columns, unused = read_csv(path)
     try:
-        kind = problem_of(columns, problem, numbers, model)
+        kind = problem_of_table(columns, problem, numbers, model)
         name, declared = (kind, columns_of(kind)) if isinstance(kind, str) else (kind.name, kind.columns)
         needed = (column.name for column in declared if column.per == "instance" and column.required)
         if missing := [option_of(number) for number in needed if number not in numbers]:
@@ -86,7 +86,7 @@ def read(path: Path, problem: str | None, numbers: Mapping[str, float], model: T
     return replace(own, unused=(*unused, *(key for key in columns if key not in taken)))
 
 
-def problem_of(
+def problem_of_table(
     columns: Collection[str], named: str | None, numbers: Collection[str], model: TrainedModel | None
 ) -> str | AnyProblem:
     """Return the problem of a CSV file: the one that is named, that of the model, if it fits, or the first that fits.
