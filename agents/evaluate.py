@@ -148,7 +148,7 @@ def read_instances(args: Args) -> TestSet:
     source, _, name = args.instances.partition("/")
     path = Path(args.instances)
     if args.problem and path.suffix != ".pkl" and not (path.suffix == ".npz" and is_peer_npz(path)):
-        raise ValueError(f"--problem {args.problem} has no effect: {args.instances} says what it holds; leave it out")
+        raise ValueError(f"--problem {args.problem} has no effect: {args.instances} names its problem; leave it out")
     if source in ("paper", "random") and not path.exists():
         match = re.fullmatch(r"([^-]*)(-matrices)?-(\d+)", name)
         if match is None or (match[2] and source == "paper"):
@@ -163,7 +163,7 @@ def read_instances(args: Args) -> TestSet:
             return TestSet(problem, select(paper_test_set(kind, size), slice(0, args.size)))
         return TestSet(problem, problem.generate(np.random.default_rng(args.seed), args.size))
     if path.suffix == ".pkl" and not args.problem:
-        raise ValueError(f"{path} does not say what it holds: give --problem TSP, say")
+        raise ValueError(f"{path} does not name its problem; give it, for example --problem TSP")
     if path.suffix == ".npz" and is_peer_npz(path):
         found = data.load_peer_npz(path, args.problem)
         best_known = None if found.best_known is None else found.best_known[: args.size]

@@ -156,7 +156,7 @@ def test_sources_of_instances(tmp_path, source):
         ({"methods": ("{model}:beam=2,symmetries=9",)}, "symmetries must be 1 to 8, got 9"),
         ({"methods": ("{model}:beam=2,beam=3",)}, "beam is set twice; leave one out"),
         ({"methods": ("{model}:temperature=2",)}, "temperature 2 has no effect without sample; leave it out"),
-        ({"problem": "TSP"}, "--problem TSP has no effect: random/TSP-8 says what it holds; leave it out"),
+        ({"problem": "TSP"}, "--problem TSP has no effect: random/TSP-8 names its problem; leave it out"),
         ({"methods": ("held-karp",), "batch_size": 2}, "--batch-size 2 has no effect: no method is a model; leave it"),
         ({"methods": ("{model}:width=3",)}, "no setting width; a model has num_tours"),
         ({"methods": ("{model}:num_tours=3",)}, "greedy tours from one start are the same"),
@@ -231,12 +231,12 @@ def test_unknown_setting_of_a_solver(args):
 
 
 def test_pickles_of_the_original_code(tmp_path):
-    """Two squares of side 0.5, as a list of lists of points; the file does not say what it holds."""
+    """Two squares of side 0.5, as a list of lists of points; the file does not name its problem."""
     squares = np.tile([[0.1, 0.1], [0.6, 0.1], [0.6, 0.6], [0.1, 0.6]], (2, 1, 1)).tolist()
     (tmp_path / "data.pkl").write_bytes(pickle.dumps(squares))
     args = Args(str(tmp_path / "data.pkl"), ("held-karp",), problem="TSP")
     assert evaluate.main(args).rows[0].mean.value == pytest.approx(2.0)
-    with pytest.raises(ValueError, match="does not say what it holds: give --problem TSP"):
+    with pytest.raises(ValueError, match="does not name its problem; give it, for example --problem TSP"):
         evaluate.main(Args(str(tmp_path / "data.pkl")))
 
 
