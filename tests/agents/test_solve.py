@@ -171,7 +171,9 @@ def test_files_after_one_that_does_not_fit_are_solved(square, tmp_path, monkeypa
     assert [path.name for path in (tmp_path / "out").glob("*.tour")] == ["other.tour"]
 
 
-def test_the_greedy_tour_stays_after_an_interrupt(square, tmp_path, monkeypatch):
+def test_the_greedy_tour_stays_after_an_interrupt(square, tmp_path, monkeypatch, capsys):
+    """No search has begun, and the table says what stopped."""
+    monkeypatch.setenv("COLUMNS", "200")
     solve_batch = TrainedModel.solve_batch
 
     def solve(model, problem, instance, decoding, *others):
@@ -183,6 +185,14 @@ def test_the_greedy_tour_stays_after_an_interrupt(square, tmp_path, monkeypatch)
     (solved,) = solve_script.main(solve_script.Args((square,), out=tmp_path / "out", improve=100.0))
     assert solved.interrupted
     assert solved.written.exists()
+    assert solved.solved_by == "tsp-20, stopped by Ctrl-C"
+    assert "tsp-20, stopped by Ctrl-C" in capsys.readouterr().out
+
+
+def test_a_search_that_was_stopped_is_named(square, tmp_path, monkeypatch):
+    monkeypatch.setattr(TrainedModel, "improve", lambda *_: SimpleNamespace(interrupted=True))
+    (solved,) = solve_script.main(solve_script.Args((square,), out=tmp_path / "out", tours=4, improve=100.0))
+    assert solved.solved_by == "tsp-20, improved by tspfe-30, stopped by Ctrl-C"
 
 
 def test_a_search_starts_from_a_tour_that_the_file_forbids(tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ from routing_gym.solvers import FASTEST, make_solver
 from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Work
 
+STOPPED = "stopped by Ctrl-C"
 Report = Callable[[float, IntArray, float], None]  # seconds, the best tours so far (B, T), their `cost_if_allowed`
 
 
@@ -38,11 +39,13 @@ class Found:
     Attributes:
         actions: Tours: int64 (B, T).
         seconds: Seconds that solving took.
-        interrupted: Whether Ctrl-C ended the search.
+        searched: Whether a search was started.
+        interrupted: Whether Ctrl-C ended the decoding or the search.
     """
 
     actions: IntArray
     seconds: float
+    searched: bool = False
     interrupted: bool = False
 
 
@@ -75,19 +78,24 @@ class Method:
     decoding: Strategy = GREEDY
     improver: Improver | None = None
 
-    def label(self, source: Source) -> str:
-        """Return the names of what makes the first tours of a file (weights or a heuristic) and improves them."""
-        first = heuristic_for(source.problem) if self.model is None else self.model.path.stem
-        return first if self.improver is None else f"{first}, improved by {self.improver.name}"
+    def label(self, source: Source, found: Found) -> str:
+        """Return the names of what made the first tours of a file (weights or a heuristic) and improved them."""
+        parts = [heuristic_for(source.problem) if self.model is None else self.model.path.stem]
+        if self.improver is not None and found.searched:
+            parts.append(f"improved by {self.improver.name}")
+        if found.interrupted:
+            parts.append(STOPPED)
+        return ", ".join(parts)
 
     def solve(self, source: Source, settings: Settings, report: Report = lambda *_: None) -> Found:
         """Solve a file; `report` is called with the first tour, before the search, and during it."""
         started = perf_counter()
         tours, interrupted = self.first_tours(source, settings)
-        if self.improver is not None and not interrupted:
+        searched = self.improver is not None and not interrupted
+        if searched:
             report(0.0, tours, cost_if_allowed(source, tours))
             tours, interrupted = self.improve(source, tours, settings, report)
-        return Found(tours, perf_counter() - started, interrupted)
+        return Found(tours, perf_counter() - started, searched, interrupted)
 
     def first_tours(self, source: Source, settings: Settings) -> tuple[IntArray, bool]:
         """Return tours (B, T) by the model or a classical heuristic, and whether Ctrl-C ended the decoding.
@@ -211,4 +219,9 @@ def join(parts: Sequence[Found | Exception]) -> Found | Exception:
         return next(part for part in parts if isinstance(part, Exception))
     length = max(one.actions.shape[1] for one in tours)
     actions = [np.pad(one.actions, ((0, 0), (0, length - one.actions.shape[1])), mode="edge") for one in tours]
-    return Found(np.concatenate(actions), sum(one.seconds for one in tours), any(one.interrupted for one in tours))
+    return Found(
+        np.concatenate(actions),
+        sum(one.seconds for one in tours),
+        any(one.searched for one in tours),
+        any(one.interrupted for one in tours),
+    )

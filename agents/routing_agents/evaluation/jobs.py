@@ -75,10 +75,10 @@ class Solved:
         best_known: Best known cost; None if unknown.
         gap: Gap to the best known cost; see `Job.gap`.
         seconds: Seconds that solving took.
-        solved_by: Names of weights and heuristics; see `Method.label`.
+        solved_by: Names of weights and heuristics, and whether Ctrl-C stopped them; see `Method.label`.
         weights: File of the weights that decoded the first tours; None for a classical heuristic.
         written: File of the tours.
-        interrupted: Whether Ctrl-C ended the search.
+        interrupted: Whether Ctrl-C ended the decoding or the search.
     """
 
     name: str
@@ -209,7 +209,7 @@ def finish(job: Job, outcome: Found | Exception) -> Solved:
         best_known=job.best_known,
         gap=job.gap(cost),
         seconds=outcome.seconds,
-        solved_by=job.method.label(source),
+        solved_by=job.method.label(source, outcome),
         weights=None if job.method.model is None else job.method.model.path,
         written=job.tour,
         interrupted=outcome.interrupted,

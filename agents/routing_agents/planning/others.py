@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from routing_agents.evaluation.files import STOPPED
 from routing_agents.planning.policy import decode, plans_on_coordinates, published
 from routing_agents.trained import TrainedModel
 from routing_gym.data.own import OwnInstance
@@ -19,7 +20,6 @@ from routing_gym.planning.task import Task
 from routing_gym.solvers import REFERENCES, SOLVERS, make_solver
 
 Progress = Callable[[str], None]
-STOPPED = "stopped by Ctrl-C"
 LEAST_SECONDS = 0.05  # shortest time of a search
 MUCH_LONGER, MUCH_LATER = 1.5, 5.0  # both the ratio and the seconds above the limit are exceeded if a plan is late
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from routing_agents.evaluation.files import STOPPED
 from routing_agents.planning import others
 from routing_agents.planning.policy import policy_tours
 from routing_agents.planning.replanning import Beginning, read_beginning
@@ -206,7 +207,7 @@ def run_each(
         except ValueError as error:
             notes += (f"{rival} did not plan: {error}",)
         except KeyboardInterrupt:
-            notes += (f"{others.STOPPED}; what {rival} found is discarded",)
+            notes += (f"{STOPPED}; what {rival} found is discarded",)
     return [replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]]
 
 
@@ -226,7 +227,7 @@ def search(
         told(f"{name}: {found.seconds:.0f} of {seconds:g} s")
 
     found: Found = search.run(max(seconds, MIN_SECONDS / 2), report)
-    notes = (others.STOPPED,) if found.interrupted else ()
+    notes = (STOPPED,) if found.interrupted else ()
     return Candidate(name, found.routes, found.absent, found.cost, notes, found.interrupted)
 
 
@@ -275,7 +276,7 @@ def classical(rules: Rules, name: str, seconds: float, seed: int, told: Progress
     if name in external.SOLVERS:
         with external.stop_request() as stop:
             routes = external.SOLVERS[name](rules.task, seconds, seed, stop.is_set)
-        notes: tuple[str, ...] = (others.STOPPED,) if stop.is_set() else ()
+        notes: tuple[str, ...] = (STOPPED,) if stop.is_set() else ()
         if name == "pyvrp" and external.minimises_km(rules.task):
             notes += ("pyvrp minimised km instead of minutes: it limits km only if it minimises them; choose search",)
         return candidate(rules, name, routes, notes)
