@@ -120,8 +120,10 @@ class Rules:
             return None
         if self.deliveries and not self.paired(stops):
             return None
-        made = Route(stops, num_deliveries, self.kind)
         load, before = sum(self.loaded[node] for node in stops), 0
+        if checked and load > self.capacity:  # the most frequent reason, checked before all others that take long
+            return None
+        made = Route(stops, num_deliveries, self.kind)
         loads, departure = [load], self.left[:] or [self.ready[0]]
         for k, node in enumerate(ends):
             if k + 1 == len(departure):

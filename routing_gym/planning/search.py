@@ -21,6 +21,7 @@ from routing_gym.planning.fitting import fit
 from routing_gym.planning.insertion import place_of
 from routing_gym.planning.recombine import Pool
 from routing_gym.planning.routes import NEVER, Place, Route, Rules
+from routing_gym.planning.savings import first_routes
 
 LONGEST_STRING, MEAN_REMOVED = 10, 6
 SPLIT, BLINK = 0.5, 0.01
@@ -53,7 +54,7 @@ class Search:
 
     Args:
         rules: Rules of a plain task.
-        start: Stops of each vehicle, without the depot; may be empty.
+        start: Stops of each vehicle, without the depot; if there are none, see `savings`.
         locked: For each vehicle, the number of its first stops that stay; such a start must keep all limits.
         seed: Random seed of the search.
         pool: Further routes to choose from.
@@ -77,7 +78,7 @@ class Search:
         if self.held:
             self.routes, self.absent = self.take_up(start)
         else:
-            self.routes, self.absent = fit(self.rules, start)
+            self.routes, self.absent = fit(self.rules, start) if any(start) else first_routes(self.rules)
         self.stops = [node for node in task.stops if node not in self.held]
         self.near = np.argsort(np.minimum(task.costs, task.costs.T), axis=1, kind="stable").tolist()
         self.far = task.costs[0].tolist()

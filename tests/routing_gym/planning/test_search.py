@@ -45,6 +45,31 @@ def test_search_finds_the_cheapest_routes(columns):
     assert found.cost == pytest.approx(cheapest(rules, tuple(task.stops)))
 
 
+def test_first_routes_save_most():
+    """Two stops on each side, capacity 2: 2 x 11 for each side. One by one in the table's order, both routes cross."""
+    task = read_task(
+        {"x": [0, -10, 10, -11, 11], "y": [0, 0, 0, 0, 0], "demand": [0, 1, 1, 1, 1]}, vehicles={"capacity": 2}
+    )
+    assert Search(Rules(task), ()).cost == pytest.approx(44)
+
+
+def test_first_routes_with_pickups_at_other_stops():
+    """A unit from 1 to 2 and a unit from 3 to 4, all on one way: 2 x 4. Routes merged at their ends go there twice."""
+    table = {"id": list("D1324"), "x": [0, 1, 2, 3, 4], "y": [0] * 5, "demand": [0, 0, 0, 1, 1]}
+    task = read_task(table | {"pickup_at": ["", "", "", "1", "3"]}, vehicles={"capacity": 2})
+    assert Search(Rules(task), ()).cost == pytest.approx(8)
+
+
+def test_large_plans_begin_below_those_of_nearest_neighbours():
+    rng = np.random.default_rng(0)
+    table = dict(zip("xy", rng.uniform(0, 100, (2, 200)), strict=True)) | {"demand": [0, *rng.integers(1, 10, 199)]}
+    costs = [
+        routing_agents.solve(table, vehicles={"capacity": 50}, seconds=0.1, solver=solver).cost
+        for solver in ("search", "nearest-neighbour")
+    ]
+    assert costs[0] < costs[1]
+
+
 TYPES = [  # a van that must be back early, two bicycles for short routes, a truck that leaves late
     {"name": "van", "count": 1, "capacity": 8, "max_length": 40, "earliest": 0, "latest": 25},
     {"name": "bicycle", "count": 2, "capacity": 4, "max_length": 16, "earliest": 0, "latest": 90},
