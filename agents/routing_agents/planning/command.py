@@ -33,10 +33,10 @@ class PlanArgs:
     distances: Path | None = None
     """Matrix of km between the stops, in the same formats."""
     solver: str = "auto"
-    """Solver for tables of stops: auto (a policy with search, then the strongest classical solver, half of the time
-    each), trained, search, pyvrp, ortools, hygese, or another classical solver."""
+    """Solver for tables of stops: auto (the better plan of a policy with search and the strongest classical solver),
+    trained, search, pyvrp, ortools, hygese, or another classical solver."""
     seconds: float = 10.0
-    """Seconds for planning a table of stops."""
+    """Seconds for planning a table of stops, without preparation."""
     speed: float | None = None
     """Speed in km/h, for durations without a matrix. Default: 30 for latitudes and longitudes."""
     minimise: Literal["minutes", "km"] | None = None

@@ -18,7 +18,7 @@ from routing_agents.evaluation.files import STOPPED
 from routing_agents.planning import planner
 from routing_agents.planning.command import fixed_of
 from routing_gym.files import InvalidFile
-from routing_gym.planning import InvalidInput, external
+from routing_gym.planning import InvalidInput, external, read_task
 
 RNG = np.random.default_rng(4)
 COORDS = RNG.uniform(0, 10, (11, 2))  # km
@@ -309,6 +309,25 @@ def test_a_stop_in_time_only_via_another_is_left_out_for_its_price():
     ways = [[0, 1, 9], [1, 0, 1], [9, 1, 0]]
     plan = routing_agents.solve(stops, vehicles={"capacity": 2}, durations=ways, solver="search", seconds=0.1)
     assert [(stop.id, stop.reason) for stop in plan.unserved] == [("B", "price")]
+
+
+@pytest.mark.parametrize(("stops", "seconds"), [(200, "0.1"), (201, "0.18")])
+def test_pyvrp_gets_most_of_the_time_with_many_stops(stops, seconds):
+    """0.2 seconds: one half, or nine tenths of it."""
+    pytest.importorskip("pyvrp")
+    points = np.random.default_rng(0).uniform(0, 10, (stops + 1, 2))
+    table, lines = {"x": points[:, 0], "y": points[:, 1], "demand": [0] + [1] * stops}, []
+    plan = routing_agents.solve(table, vehicles={"capacity": 20}, seconds=0.2, progress=lines.append)
+    assert f"pyvrp: {seconds} s" in lines
+    assert len(plan.costs) == 3
+
+
+def test_pyvrp_gets_half_of_the_time_with_many_pairs():
+    """Its search has few neighbours there."""
+    ids = [str(row) for row in range(301)]
+    table = {"id": ids, "x": range(301), "y": [0] * 301, "demand": [0] * 151 + [1] * 150}
+    task = read_task(table | {"pickup_at": [""] * 151 + ids[1:151]}, vehicles={"capacity": 9})
+    assert planner.policy_share(task, "pyvrp") == 0.5
 
 
 @pytest.mark.parametrize(
