@@ -23,9 +23,9 @@ only the file states: the number of vehicles, the duration of routes, or the ban
 With --executor, files, and chunks of the instances in .npz files, are solved by worker processes or on Ray; see
 docs/how-to/several-machines.md. The tours are the same, except for sampled tours of .npz files with several chunks.
 
-With --improve, the tour is written before the search starts, if the file allows it. It is written again at most once a
-second, if the search has found a better tour. Ctrl-C ends the search, keeps its best tour, and leaves out the files
-that follow (with --executor, also this file).
+The greedy tour, which is decoded first, is written at once, if the file allows it. With --improve, the tour is written
+again at most once a second, if the search has found a better one. Ctrl-C ends decoding and search, keeps the best tour,
+and leaves out the files that follow (with --executor, also this file).
 """
 
 from __future__ import annotations
@@ -56,11 +56,13 @@ from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.data.own import OwnInstance
 from routing_gym.files import found, printable
 from routing_gym.planning import Plan
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.matrices import has_matrices
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
 LEAST_SECONDS = 0.1  # smallest value of --improve
 MODEL_OPTIONS = ("checkpoint", "decoding", "tours", "batch_size", "improve", "repair", "executor", "workers", "address")
+LARGE = 400  # nodes; one core takes 5 s to decode `starts` for so many and 40 s for 1,000, and 0.2 s for a greedy tour
 UNUSED = {
     "greedy": ("tours",),
     "beam": ("tours",),
@@ -84,12 +86,12 @@ class Args(PlanArgs):
     checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
     """Model that solves the files: a run folder or a checkpoint file. Default: the published weights for the file's
     problem and the nearest size."""
-    decoding: Literal["greedy", "starts", "sampling", "beam", "heuristic"] = "starts"
+    decoding: Literal["greedy", "starts", "sampling", "beam", "heuristic"] | None = None
     """Decoding strategy. greedy: one greedy tour. starts: greedy tours from many first nodes; sampled tours where the
     first node matters. sampling: sampled tours. beam: simulation-guided beam search, better and 8 to 40 times slower
-    with 50 or 100 nodes, more with more. starts, sampling and beam use all eight symmetries of the square. heuristic:
-    for large files, with --improve: a classical first tour (greedy edges for TSP, else nearest neighbour), without
-    weights. SPCTSP is always decoded greedily, as its prizes are unknown beforehand."""
+    with 50 or 100 nodes, more with more. The last three use all eight symmetries of the square. heuristic: for
+    --improve, a classical first tour (greedy edges for TSP, else nearest neighbour), without weights. SPCTSP is always
+    decoded greedily. Default: starts; with --improve, greedy above 400 nodes."""
     tours: int = 128
     """Number of tours per symmetry, for starts and sampling."""
     capacity: int | None = None
@@ -136,7 +138,7 @@ class Args(PlanArgs):
                 f"--improve {self.improve} has no effect: a round of the search takes longer; give at least "
                 f"{LEAST_SECONDS} seconds"
             )
-        for name in UNUSED.get(self.decoding, ()):
+        for name in UNUSED.get(self.decoding or "", ()):
             if (value := getattr(self, name)) != getattr(Args, name):  # its default
                 given = f"{option(name)} {value}"
                 raise ValueError(f"{given} has no effect with --decoding {self.decoding}; leave it out")
@@ -146,6 +148,17 @@ class Args(PlanArgs):
             raise ValueError("--repair solves parts of a tour for --improve; give --improve SECONDS, or leave it out")
         if self.workers is not None and self.executor in (None, "inline"):
             raise ValueError(f"--workers {self.workers} has no effect without --executor processes or ray; add one")
+
+    def decoding_of(self, problem: AnyProblem) -> str:
+        """Return the decoding strategy for a file."""
+        if self.decoding is not None:
+            return self.decoding
+        return "greedy" if self.improve is not None and self.is_large(problem) else "starts"
+
+    def is_large(self, problem: AnyProblem) -> bool:
+        """Return whether starts takes long, and neither --decoding nor --tours asks for it."""
+        unasked = self.decoding is None and self.tours == Args.tours
+        return unasked and problem.num_nodes > LARGE and not problem.stochastic
 
     @property
     def all_numbers(self) -> dict[str, float]:
@@ -195,6 +208,7 @@ def solve(args: Args) -> list[Solved]:
         check_used(args.problem, args.all_numbers, [job.source for job in jobs])
     check_outputs(jobs, args.overwrite)
     make_out_folder(args.out)
+    tell_large(jobs, args)
     settings = Settings(args.seed, args.batch_size, args.improve)
     results: dict[int, Solved | str] = {}
     with (
@@ -217,6 +231,18 @@ def solve(args: Args) -> list[Solved]:
     if refused:
         raise ValueError("not solved: " + "; ".join(refused))
     return solved
+
+
+def tell_large(jobs: list[Job], args: Args) -> None:
+    """Print which files are so large that decoding takes long, and what was chosen or may be."""
+    for job in jobs:
+        if not args.is_large(job.source.problem):
+            continue
+        told = "many tours are decoded, which takes long; --decoding greedy is faster, and Ctrl-C keeps the greedy tour"
+        if args.improve is not None:
+            told = "one greedy tour is decoded, so that the search begins early; --decoding heuristic may be better"
+        size = f"{job.source.problem.num_nodes:,} nodes"
+        plain_console().print(printable(f"{job.path}: {size}: {told}."), soft_wrap=True)
 
 
 def make_jobs(args: Args) -> tuple[list[Job], list[str]]:
@@ -247,10 +273,11 @@ def make_job(path: Path, args: Args, load_model: Callable[[Path], TrainedModel])
     source = read(path, args.problem, args.all_numbers, named)
     problem, matrices = source.problem, has_matrices(source.instance)
     model, decoding = None, GREEDY
-    if args.decoding != "heuristic":
+    chosen = args.decoding_of(problem)
+    if chosen != "heuristic":
         model = named or load_model(find_weights(problem.name, problem.num_nodes, matrices=matrices))
         model.check(problem, f"{path} is a")
-        decoding = choose_decoding(args.decoding, problem, args.tours)
+        decoding = choose_decoding(chosen, problem, args.tours)
     improver = None if args.improve is None else choose_improver(path, source, model, args.repair)
     return Job(path, source, Method(model, decoding, improver), args.out)
 

@@ -172,21 +172,52 @@ def test_files_after_one_that_does_not_fit_are_solved(square, tmp_path, monkeypa
 
 
 def test_the_greedy_tour_stays_after_an_interrupt(square, tmp_path, monkeypatch, capsys):
-    """No search has begun, and the table says what stopped."""
+    """It is written before others are decoded. No search has begun, and the table says what stopped."""
     monkeypatch.setenv("COLUMNS", "200")
+    written = tmp_path / "out" / "square.tour"
     solve_batch = TrainedModel.solve_batch
 
     def solve(model, problem, instance, decoding, *others):
         if decoding != GREEDY:
+            assert written.exists()
+            written.unlink()
             raise KeyboardInterrupt
         return solve_batch(model, problem, instance, decoding, *others)
 
     monkeypatch.setattr(TrainedModel, "solve_batch", solve)
     (solved,) = solve_script.main(solve_script.Args((square,), out=tmp_path / "out", improve=100.0))
     assert solved.interrupted
-    assert solved.written.exists()
+    assert (solved.written, written.exists()) == (written, True)
     assert solved.solved_by == "tsp-20, stopped by Ctrl-C"
     assert "tsp-20, stopped by Ctrl-C" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "decoded", "told"),
+    [
+        ({"improve": 0.1}, [1], "one greedy tour is decoded, so that the search begins early; --decoding heuristic"),
+        ({}, [1, 128 * 8], "many tours are decoded, which takes long; --decoding greedy is faster, and Ctrl-C keeps"),
+        ({"improve": 0.1, "tours": 2}, [1, 2 * 8], None),
+        ({"improve": 0.1, "decoding": "starts"}, [1, 128 * 8], None),
+    ],
+)
+def test_large_files(tmp_path, monkeypatch, capsys, given, decoded, told):
+    """With 401 cities, --improve leaves the time to the search; a line says what is decoded, unless it was given."""
+    solve_batch, tours = TrainedModel.solve_batch, []
+
+    def solve(model, problem, instance, decoding, *others):
+        tours.append(decoding.num_tours * decoding.symmetries)
+        return solve_batch(model, problem, instance, GREEDY, *others)
+
+    monkeypatch.setattr(TrainedModel, "solve_batch", solve)
+    monkeypatch.setattr(TrainedModel, "improve", lambda *_: SimpleNamespace(interrupted=False))
+    monkeypatch.setattr("routing_gym.render.save", lambda *_, **__: None)
+    points = np.random.default_rng(0).uniform(0, 1, (401, 2))
+    (tmp_path / "cities.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in points))
+    solve_script.main(solve_script.Args((tmp_path / "cities.csv",), out=tmp_path / "out", **given))
+    shown = capsys.readouterr().out
+    assert tours == decoded
+    assert (f"cities.csv: 401 nodes: {told}" in shown) if told else ("401 nodes" not in shown)
 
 
 def test_a_search_that_was_stopped_is_named(square, tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Work
 
 STOPPED = "stopped by Ctrl-C"
-Report = Callable[[float, IntArray, float], None]  # seconds, the best tours so far (B, T), their `cost_if_allowed`
+Report = Callable[[float, IntArray, float], None]  # seconds of search, best tours so far (B, T), `cost_if_allowed`
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,19 +88,19 @@ class Method:
         return ", ".join(parts)
 
     def solve(self, source: Source, settings: Settings, report: Report = lambda *_: None) -> Found:
-        """Solve a file; `report` is called with the first tour, before the search, and during it."""
+        """Solve a file; `report` is called with the greedy tours, before the search, and during it."""
         started = perf_counter()
-        tours, interrupted = self.first_tours(source, settings)
+        tours, interrupted = self.first_tours(source, settings, report)
         searched = self.improver is not None and not interrupted
         if searched:
             report(0.0, tours, cost_if_allowed(source, tours))
             tours, interrupted = self.improve(source, tours, settings, report)
         return Found(tours, perf_counter() - started, searched, interrupted)
 
-    def first_tours(self, source: Source, settings: Settings) -> tuple[IntArray, bool]:
+    def first_tours(self, source: Source, settings: Settings, report: Report) -> tuple[IntArray, bool]:
         """Return tours (B, T) by the model or a classical heuristic, and whether Ctrl-C ended the decoding.
 
-        Greedy tours are decoded first; they are returned if Ctrl-C ends the decoding of better ones.
+        Greedy tours are decoded first and reported; they are returned if Ctrl-C ends the decoding of better ones.
         """
         problem, instance = source.problem, source.instance
         if self.model is None:
@@ -110,6 +110,8 @@ class Method:
         interrupted = False
         try:
             if self.decoding != GREEDY:
+                tours = found.actions.cpu().numpy()
+                report(0.0, tours, cost_if_allowed(source, tours))
                 found = self.model.solve_batch(problem, instance, self.decoding, *how)
         except KeyboardInterrupt:
             interrupted = True

@@ -164,7 +164,7 @@ def solve_here(
 
 @dataclass
 class Progress:
-    """Callback of a search, which writes each better tour and shows the progress."""
+    """Callback that writes each better tour and shows the progress."""
 
     job: Job
     settings: Settings
@@ -181,7 +181,9 @@ class Progress:
         words = f"cost {cost:.10g}" + ("" if gap is None else f", {gap:.2%} above the best known")
         if cost == math.inf:
             words = "no tour within the file's limits yet"
-        self.show(f"improving {job.source.name}: {seconds:.0f} of {self.settings.seconds:g} s, {words}")
+        name, limit = job.source.name, self.settings.seconds
+        doing = f"improving {name}: {seconds:.0f} of {limit:g} s" if seconds else f"solving {name}: first tour"
+        self.show(f"{doing}, {words}")
 
 
 def finish(job: Job, outcome: Found | Exception) -> Solved:
