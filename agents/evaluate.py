@@ -5,7 +5,7 @@
     python agents/evaluate.py eil51.tsp fast-tsp trained:beam=10 --out results
 
 Instances: `paper/ID` are the paper's test sets, and `random/ID` are generated with --seed. A path is a TSPLIB, CVRPLIB
-or OPLib file, an .npz file (of this library or of RouteFinder), or a .pkl file of the original code, POMO or MVMoE
+or OPLib file, an .npz file (of this library, RouteFinder or rl4co), or a .pkl file of the original code, POMO or MVMoE
 (with --problem). Costs are those of the environment: lengths of a file are in a unit that the table states (solve.py
 prints the file's own integers).
 
@@ -108,6 +108,8 @@ class Args:
         for name, value in (("size", self.size), ("workers", self.workers), ("chunk-size", self.chunk_size)):
             if value is not None and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}")
+        for text in self.methods:
+            parse_method(text)
         if not self.methods:
             raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
         if twice := [text for text in self.methods if self.methods.count(text) > 1]:

@@ -44,7 +44,7 @@ from rich.text import Text
 from routing_agents import TrainedModel, load
 from routing_agents.arguments import make_out_folder
 from routing_agents.evaluation.files import Method, Settings
-from routing_agents.evaluation.improving import choose_improver
+from routing_agents.evaluation.improving import PlanSearch, choose_improver
 from routing_agents.evaluation.jobs import Job, Solved, check_outputs, solve_jobs
 from routing_agents.evaluation.sources import NUMBERS, check_used, read
 from routing_agents.planning.command import PlanArgs, check_plan_options, is_plan, plan_file
@@ -275,7 +275,11 @@ def make_job(path: Path, args: Args, load_model: Callable[[Path], TrainedModel])
     model, decoding = None, GREEDY
     chosen = args.decoding_of(problem)
     if chosen != "heuristic":
-        model = named or load_model(find_weights(problem.name, problem.num_nodes, matrices=matrices))
+        try:
+            model = named or load_model(find_weights(problem.name, problem.num_nodes, matrices=matrices))
+        except ValueError as error:
+            hint = "; --decoding heuristic --improve SECONDS needs none" if PlanSearch.takes(problem) else ""
+            raise ValueError(f"{error}{hint}") from None
         model.check(problem, f"{path} is a")
         decoding = choose_decoding(chosen, problem, args.tours)
     improver = None if args.improve is None else choose_improver(path, source, model, args.repair)

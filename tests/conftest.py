@@ -13,7 +13,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores; torch would take them all in each
 
 # Worker processes of solvers are forked from one that has imported what they need, instead of importing it each.
-multiprocessing.set_forkserver_preload(["routing_gym.solvers", "routing_agents.trained.model", "matplotlib.pyplot"])
+multiprocessing.set_forkserver_preload(["routing_gym.solvers", "torch"])
 
 settings.register_profile("routing-gym", deadline=None)  # shared machines stall; slow is no failure
 settings.load_profile("routing-gym")

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -74,8 +75,8 @@ def run_page(page, folder, filters):
     warnings.simplefilter("error")
     for filter_ in filters:
         warnings.filterwarnings(**filter_)
-    script = sys.modules["__main__"].__dict__
-    exec(compile(PAGES[page], page, "exec"), script)
+    sys.modules["__main__"] = script = ModuleType("__main__")
+    exec(compile(PAGES[page], page, "exec"), script.__dict__)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -383,6 +383,41 @@ def test_costs_of_vehicles_in_any_unit(unit):
     assert own.cost(solution.actions[0]) == pytest.approx(8.54 * unit, rel=1e-6)
 
 
+@pytest.mark.parametrize("dearest", [2.0, 3e4, 1e9])
+def test_costs_of_vehicles_that_differ_much(dearest):
+    """The vehicles at 1 per length serve both stops, 1 away and 0.1 apart; those at 1.4 and a dearer type stay."""
+    pytest.importorskip("pyvrp")
+    stops = {"x": [0, 0, 0, 1, 1], "y": [0, 0, 0, 0, 0.1], "demand": [0, 0, 0, 1, 1], "capacity": 2}
+    fleet = {"vehicle_capacity": [2, 2, 2, 0, 0], "cost_per_length": [1.4, 1, dearest, 0, 0], "fixed_cost": [0] * 5}
+    own = from_columns("HFVRP", stops | fleet | {"depot": [1, 1, 1, 0, 0]})
+    solution = PyVRP(LIMIT).solve(own.problem, own.instance, num_workers=0)
+    assert own.cost(solution.actions[0]) == pytest.approx(1.1 + np.sqrt(1.01))
+
+
+@pytest.mark.parametrize(("demand", "least", "cost"), [(1, 20.0, 1.0), (10**8, 2e8, 1.0), (10**8, 200.0, 1e-6)])
+def test_the_smaller_penalty_is_paid_at_any_scale(demand, least, cost):
+    """One vehicle has room for one of two stops: for that at 1.5, whose penalty is 4.5 times the other's."""
+    pytest.importorskip("pyvrp")
+    stops = {"x": [0, 1, 1.5], "y": [0, 0, 0], "demand": [0, demand, demand], "capacity": demand, "depot": [1, 0, 0]}
+    fleet = {"vehicle_capacity": [demand, 0, 0], "cost_per_length": [cost, 0, 0], "num_vehicles": [1, 0, 0]}
+    given = stops | fleet | {"fixed_cost": [0] * 3, "penalty": [0, least, 4.5 * least]}
+    own = from_columns("PCHFVRP", given)
+    solution = PyVRP(LIMIT).solve(own.problem, own.instance, num_workers=0)
+    assert own.cost(solution.actions[0]) == pytest.approx(least + 3 * cost)
+
+
+@pytest.mark.parametrize("penalty", [10.0, 1e6])
+def test_stops_that_no_vehicle_may_serve(penalty):
+    """Stop 2 is left out, so the tour is that to stop 1 and back."""
+    pytest.importorskip("pyvrp")
+    stops = {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 1, 1], "capacity": 5, "depot": [1, 0, 0]}
+    fleet = {"vehicle_capacity": [5, 0, 0], "cost_per_length": [1, 0, 0], "fixed_cost": [0] * 3}
+    own = from_columns("PCHFVRP", stops | fleet | {"penalty": [0, penalty, penalty]})
+    instance = replace(own.instance, eligible=np.array([[[False, True, False]]]))
+    solution = PyVRP(LIMIT).solve(own.problem, instance, num_workers=0)
+    assert solution.cost[0] * own.scale == pytest.approx(penalty + 2)
+
+
 @pytest.mark.parametrize("penalty", [10.0, 1e6])
 def test_what_is_forbidden_is_left_out_at_any_penalty(penalty):
     """The backhaul at 1 must be served at 1 to 2, the linehaul behind it at 5: which may not come after it."""

@@ -27,7 +27,7 @@ class Effort:
     Attributes:
         size: Largest number of nodes of a subproblem.
         views: Number of views of each subproblem that are decoded, such as random rotations.
-        tours: Number of tours in each frame.
+        tours: Number of tours in each view.
     """
 
     size: int

@@ -141,7 +141,6 @@ def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS, *, matric
     if not paths:
         raise ValueError(
             f"no weights for {problem} in {folder}; train some: {command('am_reinforce.py')} "
-            f"--env-id routing/{problem}-20 --name mine, and give --checkpoint runs/mine; "
-            "--decoding heuristic --improve SECONDS of solve.py needs none"
+            f"--env-id routing/{problem}-20 --name mine, and give --checkpoint runs/mine"
         )
     return min(paths, key=lambda path: abs(math.log(int(path.stem.rpartition("-")[2]) / num_nodes)))

@@ -27,6 +27,10 @@ PRIZE_SCALE = 1e6  # scale of the largest prize: a hundredth of it is worth 1e4,
 SHARE = 1 / 16  # share of the time for one attempt at MTSP's tours within a smaller limit
 
 
+MOST_PENALTY = 1e11  # largest penalty for the sake of a prize or a fixed cost
+MOST_EDGES = 100  # number of longest edges beyond a limit whose penalties may be added up: PyVRP counts up to 2**63
+
+
 class NoTourError(RuntimeError):
     """PyVRP found no feasible tour."""
 
@@ -121,6 +125,15 @@ def vehicle_routing(pyvrp: Any, problem: AnyProblem, instance: Any, run: Run) ->
     return formulation.actions(run(formulation.data()))
 
 
+def largest_penalty(data: Any) -> float:
+    """Return the largest penalty per unit of excess: no vehicle or prize is worth a unit of load above the capacity."""
+    kinds = data.vehicle_types()
+    lengths = max(1, *(kind.unit_distance_cost for kind in kinds)) * MAX_PENALTY
+    worth = max(0, *(kind.fixed_cost for kind in kinds), *(one.prize for one in (*data.clients(), *data.shipments())))
+    longest = max(1, *(int(matrix.max()) for matrix in data.distance_matrices()))
+    return float(max(lengths, min(2 * worth, MOST_PENALTY, 2.0**62 / (MOST_EDGES * longest))))
+
+
 MODELS: dict[str, Callable[[Any, Any, Any, Run], list[int]]] = {
     "CVRP": vehicle_routing,
     **dict.fromkeys(PRESETS, vehicle_routing),
@@ -177,9 +190,7 @@ class PyVRP(RowSolver):
             limits = [stop.MaxRuntime(max(0.0, min(share * self.time_limit, ends - time.monotonic())))]
             limits += [stop.MaxIterations(self.iterations)] if self.iterations is not None else []
             limits += [stop.FirstFeasible()] if first else []
-            # Fleets count costs more finely than lengths, for which PyVRP's default is meant.
-            largest = max(1, *(kind.unit_distance_cost for kind in data.vehicle_types())) * MAX_PENALTY
-            params = pyvrp.SolveParams(penalty=pyvrp.PenaltyParams(max_penalty=largest))
+            params = pyvrp.SolveParams(penalty=pyvrp.PenaltyParams(max_penalty=largest_penalty(data)))
             limit = stop.MultipleCriteria(limits)
             with warnings.catch_warnings():  # warnings that there may be no feasible tour; checked below
                 warnings.simplefilter("ignore", exceptions.PenaltyBoundWarning)

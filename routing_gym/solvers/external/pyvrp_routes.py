@@ -16,9 +16,9 @@ from routing_gym.solvers.runtime.base import distance_matrix, unit_of
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; with 1e6, its default penalties lead to infeasible tours
 TIME_SCALE = 1e6  # times are rounded up and windows inwards, so that every tour found is in time
-LARGEST_COST = 10_000  # integer for the largest cost per length, with fleets
+LARGEST_COST, LEAST_COST = 1e4, 100.0  # integers for the largest and the least cost per length, with fleets
+MOST_COST = 1e9  # integer for the largest cost per length, if the costs differ more
 NEVER = 2.0**53  # later than any time
-FORBIDDEN = 10**8  # length of a forbidden edge
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,19 @@ class Formulation:
 
     @cached_property
     def cost_scale(self) -> float:
-        """Integers in a cost per length of 1."""
+        """Integers in a cost per length of 1: as many as tell the costs of vehicles, and large penalties, apart."""
         if "cost_per_length" not in self.given:
             return 1.0
-        return LARGEST_COST / (float(self.given["cost_per_length"][self.depots].max()) or 1.0)
+        costs = self.given["cost_per_length"][self.depots].astype(np.float64)
+        costs = costs[costs > 0] if costs.any() else np.ones(1)
+        whole = max(float(self.given[key].max()) for key in ("fixed_cost", "penalty") if key in self.given)
+        most = [MOST_COST / costs.max(), self.never / (whole / self.unit * DISTANCE_SCALE or 1.0)]
+        return float(min(max(LARGEST_COST / costs.max(), LEAST_COST / costs.min()), *most))
+
+    @cached_property
+    def never(self) -> float:
+        """Largest integer for a cost; as many as there are nodes can be added up."""
+        return min(NEVER, 2.0**62 / int(self.problem.num_actions))
 
     @cached_property
     def depots(self) -> list[int]:
@@ -64,7 +73,7 @@ class Formulation:
 
     def as_cost(self, value: float) -> int:
         """Convert a cost in the unit of lengths to PyVRP's unit."""
-        return int(np.rint(min(value / self.unit * DISTANCE_SCALE * self.cost_scale, NEVER)))
+        return int(np.rint(min(value / self.unit * DISTANCE_SCALE * self.cost_scale, self.never)))
 
     @cached_property
     def allowed_legs(self) -> IntArray:
@@ -75,8 +84,8 @@ class Formulation:
 
     @cached_property
     def longest_route(self) -> int:
-        """Limit on the length of a route that only routes with forbidden edges exceed; prizes may outweigh lengths."""
-        return min(int(self.allowed_legs.max(axis=1).sum()), FORBIDDEN - 1)
+        """Limit that only routes with forbidden edges, which are twice as long, exceed; prizes may outweigh lengths."""
+        return int(self.allowed_legs.max(axis=1).sum())
 
     @cached_property
     def linehaul_first(self) -> bool:
@@ -89,7 +98,7 @@ class Formulation:
         legs = self.allowed_legs.copy()
         if self.linehaul_first:
             backhaul = self.given["backhaul"]
-            legs[np.ix_(backhaul, np.flatnonzero(~backhaul)[self.problem.num_depots :])] = FORBIDDEN
+            legs[np.ix_(backhaul, np.flatnonzero(~backhaul)[self.problem.num_depots :])] = 2 * self.longest_route
         if self.problem.open_routes:
             legs[:, : self.problem.num_depots] = 0
         return legs
@@ -189,7 +198,8 @@ class Formulation:
         if limit < NEVER:
             made["max_distance"] = limit
         if "cost_per_length" in given:
-            made["unit_distance_cost"] = int(np.rint(float(given["cost_per_length"][node]) * self.cost_scale))
+            cost = float(given["cost_per_length"][node]) * self.cost_scale
+            made["unit_distance_cost"] = max(int(cost > 0), round(cost))
             made["fixed_cost"] = self.as_cost(float(given["fixed_cost"][node]))
         return self.pyvrp.VehicleType(**made)
 
@@ -199,7 +209,7 @@ class Formulation:
             return self.legs
         legs, refused = self.legs.copy(), ~self.given["eligible"][self.depots[depot]]
         refused[: self.problem.num_depots] = False
-        legs[:, refused] = FORBIDDEN
+        legs[:, refused] = 2 * self.longest_route
         np.fill_diagonal(legs, 0)
         return legs
 
