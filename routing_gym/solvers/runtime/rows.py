@@ -51,7 +51,7 @@ class SolverWork(Work):
     """Work that solves rows of a batch."""
 
     @abstractmethod
-    def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int) -> Finished:
+    def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int = 0) -> Finished:
         """Solve the given rows of a batch and yield them as they finish.
 
         A row whose worker dies, or is stopped at its `hard_limit`, is yielded as failed.
@@ -86,7 +86,7 @@ class RowWork(SolverWork):
     def do(self, instance: Any, seed: int) -> RowResult:
         return attempt(self.solver, self.problem, instance, seed)
 
-    def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int) -> Finished:
+    def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int = 0) -> Finished:
         tasks = ((row, (select(instance, slice(row, row + 1)), row_seed(self.seed, first_row + row))) for row in rows)
         with closing(executor.run(self, tasks)) as results:
             for row, result in results:
@@ -130,7 +130,7 @@ class ChunkWork(SolverWork):
         seconds = (time.perf_counter() - start) / len(rows)
         return [RowResult(tour, seconds, self.status) for tour in tours]
 
-    def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int) -> Finished:
+    def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int = 0) -> Finished:
         places = np.asarray(rows, dtype=np.int64)
         chunks = [places[start : start + self.size] for start in range(0, len(places), self.size)]
         tasks = ((number, (select(instance, chunk), chunk + first_row)) for number, chunk in enumerate(chunks))
