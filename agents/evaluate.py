@@ -108,15 +108,14 @@ class Args:
         for name, value in (("size", self.size), ("workers", self.workers), ("chunk-size", self.chunk_size)):
             if value is not None and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}")
-        for text in self.methods:
-            parse_method(text)
+        names = [parse_method(text)[0] for text in self.methods]
         if not self.methods:
             raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
         if twice := [text for text in self.methods if self.methods.count(text) > 1]:
             raise ValueError(f"{twice[0]} is given twice; leave one out")
         if self.reference and self.reference not in self.methods:
             raise ValueError(f"--reference {self.reference!r} must be one of the methods: {', '.join(self.methods)}")
-        if self.batch_size is not None and all(parse_method(text)[0] in SOLVERS for text in self.methods):
+        if self.batch_size is not None and all(name in SOLVERS for name in names):
             raise ValueError(f"--batch-size {self.batch_size} has no effect: no method is a model; leave it out")
         if self.shard and self.merge:
             raise ValueError("--shard solves a part, and --merge puts all parts together; choose one of them")

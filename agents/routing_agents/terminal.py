@@ -21,6 +21,7 @@ from routing_gym.files import printable
 from routing_gym.solvers.runtime.work import WorkersNotReady
 
 ArgsT = TypeVar("ArgsT")
+STOPPED = "stopped by Ctrl-C"  # of plans and solved files
 EXPECTED = (ValueError, OSError, ImportError, MemoryError, WorkersNotReady, gym.error.Error)
 
 

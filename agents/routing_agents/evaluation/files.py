@@ -20,6 +20,7 @@ from routing_agents.evaluation.decoding import CHUNK_SIZE
 from routing_agents.evaluation.improving import Improver
 from routing_agents.evaluation.sources import Instances, Source, cost_if_allowed
 from routing_agents.policies.attention.decoding import GREEDY
+from routing_agents.terminal import STOPPED
 from routing_agents.trained import Strategy, TrainedModel
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import IntArray, batch_size, select
@@ -28,7 +29,6 @@ from routing_gym.solvers import FASTEST, make_solver
 from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Work
 
-STOPPED = "stopped by Ctrl-C"
 Report = Callable[[float, IntArray, float], None]  # seconds of search, best tours so far (B, T), `cost_if_allowed`
 
 

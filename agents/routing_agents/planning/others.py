@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from routing_agents.evaluation.files import STOPPED
 from routing_agents.planning.policy import decode, plans_on_coordinates, published
+from routing_agents.terminal import STOPPED
 from routing_agents.trained import TrainedModel
 from routing_gym.data.own import OwnInstance
 from routing_gym.planning.instances import other_instance

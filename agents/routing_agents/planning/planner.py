@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from routing_agents.evaluation.files import STOPPED
 from routing_agents.planning import others
 from routing_agents.planning.policy import LARGE, policy_tours
 from routing_agents.planning.replanning import Beginning, read_beginning
+from routing_agents.terminal import STOPPED
 from routing_agents.trained import TrainedModel
 from routing_gym.planning import external
 from routing_gym.planning.fitting import fit
@@ -28,7 +28,7 @@ from routing_gym.solvers import SOLVERS
 OWN = ("auto", "trained", "search")  # solvers of this module, besides those of `SOLVERS`
 Progress = Callable[[str], None]
 MIN_SECONDS = 0.1
-LARGE_SHARE = 0.1  # with more than `LARGE` stops, plans of a policy cost 2 to 10 % more than PyVRP's, except with pairs
+LARGE_SHARE = 0.1  # with more than `LARGE` stops: PyVRP's plans are then cheaper than a policy's, except with pairs
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import pytest
 
 import routing_agents
 import solve as solve_script
-from routing_agents.evaluation.files import STOPPED
 from routing_agents.planning import planner
 from routing_agents.planning.command import fixed_of
+from routing_agents.terminal import STOPPED
 from routing_gym.files import InvalidFile
 from routing_gym.planning import InvalidInput, external, read_task
 

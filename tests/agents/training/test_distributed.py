@@ -192,8 +192,8 @@ def machine(folder: Path, port: int, number: int, *arguments: object) -> subproc
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="finds a process in /proc: Linux only")
-def test_a_machine_that_dies_ends_the_run(tmp_path):
-    """The launcher and the process of rank 1 are killed; the other machine says so, and leaves a checkpoint."""
+def test_a_machine_that_dies_ends_the_run_which_both_resume(tmp_path):
+    """The launcher and the process of rank 1 are killed; the other machine says so, and both continue the run."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -208,7 +208,9 @@ def test_a_machine_that_dies_ends_the_run(tmp_path):
     assert machines[1 - dead].wait(120) != 0
     machines[dead].wait()
     assert "another process of the run is gone; the last checkpoint is sound" in log_of(tmp_path, 1 - dead)
-    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["processes"] == 2
+    machines = [machine(tmp_path, port, number, "--resume", tmp_path / "run") for number in (0, 1)]
+    assert [one.wait(240) for one in machines] == [0, 0], log_of(tmp_path, 0)
+    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 60
 
 
 def log_of(folder: Path, number: int) -> str:
