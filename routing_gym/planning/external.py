@@ -15,7 +15,7 @@ import numpy as np
 
 from routing_gym.arrays import IntArray
 from routing_gym.optional import require
-from routing_gym.planning.integers import FORBIDDEN, NEVER, Numbers, of_types, rounded_up
+from routing_gym.planning.integers import NEVER, Numbers, of_types, rounded_up
 from routing_gym.planning.task import Task
 from routing_gym.solvers.external.ortools import guided_local_search, visits
 from routing_gym.solvers.external.pyvrp_routes import visits_of
@@ -199,9 +199,9 @@ def legs_of(numbers: Numbers) -> IntArray:
     task, costs = numbers.task, np.rint(numbers.task.cost_per_unit * numbers.legs).astype(np.int64)
     if numbers.max_km is not None:
         costs = rounded_up(task.cost_per_unit * numbers.km)
-    costs[numbers.forbidden] = FORBIDDEN
+    costs[numbers.forbidden] = numbers.forbidding
     if task.allowed is not None:
-        costs[:, np.setdiff1d(np.flatnonzero(~task.allowed), task.depots)] = FORBIDDEN
+        costs[:, np.setdiff1d(np.flatnonzero(~task.allowed), task.depots)] = numbers.forbidding
         np.fill_diagonal(costs, 0)
     return costs
 
@@ -239,7 +239,7 @@ def solve_ortools(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fa
     factors = {one.task.cost_per_unit for one in fleet}
     matrices = {one: np.rint(one * numbers.legs).astype(int) for one in factors}
     costs = {
-        one: routing.RegisterTransitMatrix(np.where(numbers.forbidden, FORBIDDEN, matrix).tolist())
+        one: routing.RegisterTransitMatrix(np.where(numbers.forbidden, numbers.forbidding, matrix).tolist())
         for one, matrix in matrices.items()
     }
     for vehicle, one in enumerate(fleet):

@@ -9,9 +9,11 @@ from routing_gym.planning.task import Task
 from routing_gym.solvers.runtime.base import unit_of
 
 COST_SCALE = 4e4  # integers in the cost of the longest edge, so that costs and prices of stops can be distinguished
+LEAST_SCALE = 400.0  # least number of these for the cheapest vehicle, as long as the dearest has at most MOST_SCALE
+MOST_SCALE = 4e9
 TICKS = 6000.0  # integers per minute: whole seconds and hundredths of minutes are exact
 NEVER = 2**52
-FORBIDDEN = 10**8  # cost of an edge to a refused stop, or from a pickup to a delivery if deliveries come first
+FORBIDDEN = 2500  # cost, in longest edges, of one to a refused stop, or from a pickup to a delivery that comes first
 UNSERVED = (
     3.0  # price of a stop that must be served, in longest edges: more than any detour; PyVRP fails with larger prices
 )
@@ -33,13 +35,24 @@ class Numbers:
 
     Args:
         task: A plain task.
-        scale: Integers in a cost of 1; by default `COST_SCALE` in the longest edge of the dearest vehicle.
+        whole: Numbers of the task with all types of vehicles, of which `task` has one; they share a scale.
+
+    Attributes:
+        scale: Integers in a cost of 1.
+        dearest: Highest cost per unit of a vehicle.
+        forbidding: Cost of a forbidden edge.
     """
 
-    def __init__(self, task: Task, scale: float | None = None) -> None:
+    def __init__(self, task: Task, whole: Numbers | None = None) -> None:
         unit = unit_of(task.costs)
-        self.dearest = max((kind.cost_per_unit for kind in task.types), default=task.cost_per_unit)
-        self.task, self.scale = task, scale or COST_SCALE / (unit * self.dearest)
+        self.task = task
+        if whole is None:
+            costs = [kind.cost_per_unit for kind in task.types or (task,)]
+            self.dearest, cheapest = max(costs), min(costs)
+            longest = min(max(COST_SCALE, LEAST_SCALE * self.dearest / cheapest), MOST_SCALE)
+            self.scale, self.forbidding = longest / (unit * self.dearest), round(FORBIDDEN * longest)
+        else:
+            self.dearest, self.scale, self.forbidding = whole.dearest, whole.scale, whole.forbidding
         self.legs = task.costs * self.scale
         ticks = TICKS / min(1.0, unit_of(task.minutes))
         self.durations = in_ticks(task.minutes, ticks, up=True)
@@ -69,4 +82,4 @@ class Numbers:
 
 def of_types(numbers: Numbers) -> list[Numbers]:
     """Return the numbers of each type of vehicle."""
-    return [Numbers(kind, numbers.scale) for kind in numbers.task.types] or [numbers]
+    return [Numbers(kind, numbers) for kind in numbers.task.types] or [numbers]

@@ -285,6 +285,16 @@ def test_fixed_costs_save_vehicles(fixed_cost, vehicles):
     assert plan.cost == pytest.approx(plan.km + vehicles * fixed_cost)
 
 
+@pytest.mark.parametrize("solver", external.SOLVERS)
+def test_solvers_tell_lengths_of_cheap_vehicles_apart_beside_a_dear_one(solver):
+    """The vehicle that costs 100,000 a km is not used; lengths of the others count as exactly as without it."""
+    fleet = {"count": [4, 1], "capacity": [8, 8], "cost_per_unit": [1, 100_000]}
+    task = read_task(COLUMNS, vehicles=fleet)
+    plan = plan_of(Rules(task), external.SOLVERS[solver](task, 0.3, 1), (), solver)
+    alone = Rules(read_task(COLUMNS, vehicles={"capacity": 8}))
+    assert plan.cost == pytest.approx(cheapest(alone, tuple(alone.task.stops)))
+
+
 def test_stops_that_are_cheaper_together_on_a_dearer_type():
     """Each stop alone is nearer to the depot A, whose vehicles hold one unit; those of B hold both, for 4.2 in all."""
     stops = {"id": list("ABPQ"), "x": [0, 4, 1.9, 1.9], "y": [0, 0, 0, 0], "demand": [0, 0, 1, 1]}
