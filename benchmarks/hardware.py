@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import routing_gym
-from routing_agents.cli.info import instruction_sets, processor
+from routing_agents.machine import instruction_sets, processor
 
 ISA_LIMITS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")  # they hide instruction sets
 

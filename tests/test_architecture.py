@@ -39,6 +39,7 @@ ORDER = (  # folders and modules; each may import from those before it only
     "routing_gym.wrappers",
     "routing_gym.testing",
     "routing_gym.integrations",
+    "routing_agents.machine",
     "routing_agents.cli",
     "routing_agents.arguments",
     "routing_agents.header",

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from itertools import count, groupby
-from typing import Any
 
 import numpy as np
 
@@ -26,33 +25,6 @@ def release_times(day: Day) -> IntArray:
     """Return the earliest departure of a vehicle with each request: int64 (B, N); 0 in slots without a request."""
     exists = day.arrival < NEVER
     return np.where(exists, np.where(exists, day.arrival, 0) * day.epoch_duration[:, None] + day.margin[:, None], 0)
-
-
-def hindsight_problem(day: Day, row: int = 0) -> dict[str, Any]:
-    """Return one row's hindsight problem under the names of the competition; row 0 of its arrays is the depot.
-
-    Returns:
-        `is_depot`, `customer_idx`, `request_idx`, `demands`, `service_times`, `release_times` (R + 1,), `time_windows`
-        (R + 1, 2), `duration_matrix` (R + 1, R + 1), `capacity`, and `coords` if the day has coordinates.
-    """
-    slots = np.flatnonzero(day.arrival[row] < NEVER)
-
-    def with_depot(values: IntArray, depot: Any = 0) -> IntArray:
-        return np.concatenate([np.array([depot], dtype=values.dtype), values[row, slots]])
-
-    customer = with_depot(day.customer)
-    problem: dict[str, Any] = {
-        "is_depot": np.arange(len(slots) + 1) == 0,
-        "customer_idx": customer,
-        "request_idx": np.concatenate([[0], slots + 1]),
-        "demands": with_depot(day.demand),
-        "capacity": int(day.capacity[row]),
-        "time_windows": with_depot(day.time_window, [0, int(day.closing[row])]),
-        "service_times": with_depot(day.service_time),
-        "duration_matrix": day.durations[row][np.ix_(customer, customer)],
-        "release_times": with_depot(release_times(day)),
-    }
-    return problem if day.coords is None else problem | {"coords": day.coords[row, customer]}
 
 
 def solve_hindsight(day: Day, row: int, limits: Limits) -> Tour:

@@ -13,9 +13,9 @@ from pathlib import Path
 import docstring_parser
 import pytest
 
-from routing_agents import cli, runs
+from routing_agents import cli, machine, runs
 from routing_agents.arguments import flags, help_texts, parse
-from routing_agents.cli import extras, info
+from routing_agents.cli import extras
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.pointer.model import PointerConfig
 
@@ -248,4 +248,4 @@ def test_extras(monkeypatch):
     ],
 )
 def test_instruction_sets(flags, described):
-    assert info.instruction_sets(flags) == described
+    assert machine.instruction_sets(flags) == described

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from routing_agents.cli.info import BFLOAT16
+from routing_agents.machine import BFLOAT16
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
 WITHOUT_BFLOAT16 = {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI"}  # limits for oneDNN

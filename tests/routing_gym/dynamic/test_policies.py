@@ -12,7 +12,6 @@ from routing_gym.dynamic.days import NEVER
 from routing_gym.dynamic.oracle import (
     dispatch_epochs,
     hindsight_cost,
-    hindsight_problem,
     solve_hindsight,
     solve_in_hindsight,
 )
@@ -45,19 +44,6 @@ def test_hindsight_by_hand(day):
     for wrong, match in (([3, 1], "request 2 was to leave"), ([99, 0], "request 99: there is no such request")):
         with pytest.raises(InfeasibleTour, match=match):
             hindsight_cost(day, 0, wrong)
-
-
-def test_hindsight_problem_has_the_fields_of_the_competition(day):
-    problem = hindsight_problem(day)
-    assert problem["is_depot"].tolist() == [True, False, False, False]
-    assert problem["customer_idx"].tolist() == [0, 1, 2, 1]
-    assert problem["request_idx"].tolist() == [0, 1, 2, 3]
-    assert problem["release_times"].tolist() == [0, 0, 0, 50]
-    assert problem["time_windows"].tolist() == [[0, 400], [100, 150], [100, 300], [60, 90]]
-    assert problem["demands"].tolist() == [0, 2, 2, 2]
-    assert problem["service_times"].tolist() == [0, 5, 5, 5]
-    assert problem["capacity"] == 5
-    assert problem["duration_matrix"].tolist() == [[0, 10, 20, 10], [10, 0, 12, 0], [25, 14, 0, 14], [10, 0, 12, 0]]
 
 
 @pytest.mark.parametrize(
