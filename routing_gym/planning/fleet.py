@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -101,15 +102,17 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False)
         table = Table("vehicles", columns)
     else:
         table = read_table(vehicles, "vehicles")
-    if unknown := [key for key in table.columns if key not in known]:
-        raise InvalidInput(
-            f"{table.source}: no column {', '.join(unknown)} is known; vehicles have {', '.join(sorted(known))}"
-        )
+    for key in table.columns:
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            meant = f"; did you mean {near[0]}? Vehicles" if near else "; vehicles"
+            raise InvalidInput(f"{table.source}: no column {key} is known{meant} have {', '.join(sorted(known))}")
     if twice := [key for key in numbers if key in table.columns]:
         raise InvalidInput(f"{table.source}: {', '.join(twice)} is given twice; leave one of them out")
     for key in numbers:
         if key not in instance_columns():
-            raise InvalidInput(f"no problem has a {key}; known are {', '.join(sorted(instance_columns()))}")
+            known_numbers = ", ".join(sorted(instance_columns()))
+            raise InvalidInput(f"{key} is neither an argument nor a number of a problem; these are {known_numbers}")
     own = {key: positive(Table("solve", {key: [value]}), key, 0) for key, value in numbers.items()}
     return fleet_of(table, own, by_name, alike)
 

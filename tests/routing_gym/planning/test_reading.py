@@ -130,7 +130,7 @@ def test_types_that_can_serve_no_stop_are_noted(columns, vehicles, notes):
 def test_costs_name_no_unit():
     """Minutes or km, whichever is minimised: a column cost_per_km would be of minutes."""
     table = {"x": [0, 1], "y": [0, 0], "demand": [0, 1]}
-    with pytest.raises(InvalidInput, match="cost_per_km"):
+    with pytest.raises(InvalidInput, match=r"no column cost_per_km is known; did you mean cost_per_unit\?"):
         read_task(table, vehicles={"capacity": 1, "cost_per_km": 2})
 
 
