@@ -44,10 +44,14 @@ def rollout(
     Args:
         problem: Problem of the instances.
         instance: B instances, on any backend.
-        policy: Function that returns a legal action per row, int64 (B,); not checked here.
+        policy: Function that returns a legal action per row, int64 (B,); only the shape is checked here.
         record: Whether to return the observations of the policy as `Rollout.observations`.
         state: B states to start from; by default the initial ones.
         max_steps: Number of steps within which every row ends, at least 1; by default the problem's horizon.
+
+    Raises:
+        ValueError: The actions do not have the shape (B,).
+        RuntimeError: A row has not ended after `max_steps` steps.
     """
     state = problem.initial(instance) if state is None else state
     max_steps = problem.horizon if max_steps is None else max_steps
@@ -62,6 +66,8 @@ def rollout(
         mask = problem.action_mask(instance, state)
         observation = {**problem.observe_dynamic(instance, state), "action_mask": mask}
         action = policy(observation)
+        if action.shape != (num_rows,):
+            raise ValueError(f"policy: returned actions of shape {tuple(action.shape)}, expected ({num_rows},)")
         state, cost = problem.step(instance, state, action)
         total = total + cost
         actions = put(actions, (slice(None), step), action)
@@ -69,5 +75,8 @@ def rollout(
             seen.append(observation)
         if not problem.fixed_length and bool(xp.all(problem.done(instance, state))):
             break
+    else:
+        if not problem.fixed_length:
+            raise RuntimeError(f"{problem}: not all rows have ended after {max_steps} steps; are the actions legal?")
     recorded = {key: xp.stack([one[key] for one in seen], axis=1) for key in seen[0]} if record else None
     return Rollout(actions[:, : step + 1], total, recorded)

@@ -100,6 +100,9 @@ def legal_sequences(
 
     Returns:
         For each number of steps T: the sequences (N, T) that end an episode, and the sums of their step costs (N,).
+
+    Raises:
+        ContractViolation: A legal sequence is longer than the problem's horizon.
     """
     is_numpy = isinstance(any_array(one), np.ndarray)
     move = converter("numpy") if is_numpy else converter("torch", str(device_of(one)))
@@ -117,6 +120,8 @@ def legal_sequences(
         if not len(going):
             break
         state, tours, costs = select(state, move(going)), tours[going], costs[going]
+    else:
+        expect(max_steps < problem.horizon, problem, "horizon", f"the legal sequence {tours[0]} has not ended after {max_steps} steps")
     return complete
 
 

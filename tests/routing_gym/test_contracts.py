@@ -201,6 +201,13 @@ class HorizonTooShort(CVRP):
 
 
 @dataclass(frozen=True)
+class ReturnNotInTheHorizon(OP):
+    @property
+    def horizon(self):
+        return self.num_nodes
+
+
+@dataclass(frozen=True)
 class BoundTooLow(TSP):
     def cost_bound(self, instance):
         return super().cost_bound(instance) / 10
@@ -282,6 +289,7 @@ class TorchRoundsDifferently(OP):
         (DepotNeedsToBePassedAtOnce(10), "the best legal sequence .* costs .*, but .* costs"),
         (ObservationOutsideItsSpace(10), "observe, step [0-9]+: row [0-9]+: remaining_length = .* is outside Box"),
         (HorizonTooShort(10), "horizon: row [0-9]+ is not done after `horizon` = 10 steps"),
+        (ReturnNotInTheHorizon(10), "horizon: the legal sequence .* has not ended after [0-9] steps"),
         (BoundTooLow(10), "cost_bound: row 0: tour .* costs .*, above the bound [01][.]"),
         (NoProgress(10), "progress: no episode makes any, so nothing can be learnt from illegal ends"),
         (ProgressFalls(10), "progress, step 1: row 0 has less than before"),
