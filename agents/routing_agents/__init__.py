@@ -9,6 +9,9 @@ solution.save("routes.png")
 
 plan = routing_agents.solve("stops.csv", vehicles={"count": 5, "capacity": 60})   # time windows; minutes and km
 plan.to_html("map.html")
+
+folder = routing_agents.train("routing/TSP-20", epochs=2)
+model = routing_agents.load(folder)
 """
 
 import gc
@@ -20,14 +23,16 @@ if TYPE_CHECKING:
     from routing_agents.policies.attention.decoding import Decoding
     from routing_agents.trained.loading import load
     from routing_agents.trained.model import SolvedInstance, TrainedModel
+    from routing_agents.training.from_python import train
 
-__all__ = ["Decoding", "SolvedInstance", "TrainedModel", "load", "solve"]
+__all__ = ["Decoding", "SolvedInstance", "TrainedModel", "load", "solve", "train"]
 MODULES = {
     "Decoding": "routing_agents.policies.attention.decoding",
     "SolvedInstance": "routing_agents.trained.model",
     "TrainedModel": "routing_agents.trained.model",
     "load": "routing_agents.trained.loading",
     "solve": "routing_agents.planning.planner",
+    "train": "routing_agents.training.from_python",
 }
 
 

@@ -121,7 +121,12 @@ def legal_sequences(
             break
         state, tours, costs = select(state, move(going)), tours[going], costs[going]
     else:
-        expect(max_steps < problem.horizon, problem, "horizon", f"the legal sequence {tours[0]} has not ended after {max_steps} steps")
+        expect(
+            max_steps < problem.horizon,
+            problem,
+            "horizon",
+            f"the legal sequence {tours[0]} has not ended after {max_steps} steps",
+        )
     return complete
 
 

@@ -407,6 +407,8 @@ def test_warm_start_keeps_what_fits(tiny, capsys):
         replace(tiny, init_from=tsp, attention=replace(tiny.attention, normalization="instance"))
     )
     assert "new: none; left out: layers.0.attention_norm.norm.num_batches_tracked" in changed.started_from
+    with pytest.raises(checkpoint.CheckpointError, match="with instance normalization; .*: add --normalization inst"):
+        ReinforceTrainer(replace(tiny, init_from=Path("OVRPBLTW-50"), attention=ModelConfig()))
 
 
 def test_warm_start_refuses_a_header_without_sizes(tiny):

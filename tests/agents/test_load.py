@@ -65,7 +65,8 @@ def test_an_instance_on_any_backend(models):
     assert found.cost == models["TSP"].solve(TSPInstance(torch.tensor(instance.coords))).cost
     assert found.cost == pytest.approx(models["TSP"].solve(instance.coords[0].astype(float)).cost, rel=0.2)
     batch = make_problem("TSP", 12).generate(np.random.default_rng(0), 4)
-    assert models["TSP"].solve_batch(make_problem("TSP", 12), batch).cost.shape == (4,)
+    for decoding in ("greedy", "sampling"):
+        assert models["TSP"].solve_batch(make_problem("TSP", 12), batch, decoding).cost.shape == (4,)
     with pytest.raises(ValueError, match="has 4 rows; solve_batch takes several"):
         models["TSP"].solve(batch)
 

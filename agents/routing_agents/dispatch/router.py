@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_agents.trained.model import TrainedModel, choose_decoding
+from routing_agents.trained.model import TrainedModel
 from routing_gym.arrays import to_numpy
 from routing_gym.dynamic.days import Day, unit_square
 from routing_gym.dynamic.solver import pad
@@ -65,6 +65,6 @@ class ModelRouter:
             service_time=times(service),
         )
         problem = VRP(len(slots), time_windows=True)
-        found = self.model.solve_batch(problem, instance, choose_decoding(self.decoding, problem), self.seed)
+        found = self.model.solve_batch(problem, instance, self.decoding, self.seed)
         ids = np.concatenate([[0], slots + 1])
         return [int(stop) for stop in ids[to_numpy(found.actions[0])]]

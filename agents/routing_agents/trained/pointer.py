@@ -18,7 +18,7 @@ from routing_agents.policies.pointer.policy import PointerPolicy
 from routing_agents.policies.pointer.sequences import Order
 from routing_agents.policies.pointer.tasks import TASKS, Task
 from routing_agents.search.beam import Beam
-from routing_agents.trained.model import Strategy, TrainedModel
+from routing_agents.trained.model import Strategy, TrainedModel, choose_decoding
 from routing_gym.arrays import cast_instance
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -67,7 +67,7 @@ class TrainedPointer(TrainedModel):
         self,
         problem: AnyProblem,
         instance: Any,
-        decoding: Strategy = GREEDY,
+        decoding: str | Strategy = GREEDY,
         seed: int = 1,
         tours_at_once: int | None = None,
         progress: Callable[[int], None] | None = None,
@@ -81,6 +81,7 @@ class TrainedPointer(TrainedModel):
             ValueError: Sampled or completed tours are requested, or the network does not solve the problem.
         """
         self.check(problem)
+        decoding = choose_decoding(decoding, problem)
         if isinstance(decoding, Beam) or decoding.sample:
             told = "a pointer network neither samples tours nor completes them; choose greedy or starts"
             raise ValueError(f"{self.path}: {told}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,8 @@ def reason_to_stop(rows: Sequence[dict[str, Any]], patience: int, limit: float |
 class StopRequest:
     """Handler that turns the first Ctrl-C, SIGTERM or SIGHUP (closed terminal) into a request to stop after the step.
 
+    In another thread than the main one, it does nothing: Python handles signals in the main thread only.
+
     Args:
         second_is_final: Whether a second Ctrl-C stops the process at once. False under `torchrun`, which forwards
             signals that the terminal has already sent, and ends all processes when one ends. Further SIGTERMs change
@@ -63,6 +66,8 @@ class StopRequest:
         handled = [signal.SIGINT, signal.SIGTERM]
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
             handled.append(signal.SIGHUP)
+        if threading.current_thread() is not threading.main_thread():
+            handled = []
         self.previous = {number: signal.signal(number, self.request) for number in handled}
         return self
 

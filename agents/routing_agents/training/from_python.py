@@ -1,0 +1,93 @@
+"""`routing_agents.train`: training from Python, in a notebook for example."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from routing_agents import cli
+from routing_agents.checkpoint import check_beside_resume
+from routing_agents.runs import option
+
+PATHS = ("init_from", "resume", "runs")
+NOT_HERE = {"plan": "routing-gym train --plan", "processes": "routing-gym train --processes"}
+
+
+def train(env_id: str | None = None, **settings: Any) -> Path:
+    """Train a policy with REINFORCE in this process, and return the folder of the run.
+
+    `routing_agents.load` reads the trained policy from that folder. Ctrl-C, or the stop button of a notebook, stops the
+    run after the current step and saves it; `train(resume=folder)` continues it.
+
+    Args:
+        env_id: Problem and number of nodes, such as "routing/TSP-20", which is the default.
+        **settings: Options of `routing-gym train` with underscores, such as `batch_size=512`, `embed_dim=64` or
+            `env_kwargs={"prize": "uniform"}`; `routing-gym train --help-all` explains them. Training uses one process.
+
+    Raises:
+        TypeError: There is no such option.
+        ValueError: An option is invalid.
+        OSError: The run's folder cannot be written, or there is none to resume.
+        TrainingDivergedError: The loss or the gradient is not finite.
+    """
+    script = load_script(cli.SCRIPTS["train"])
+    given = settings if env_id is None else {"env_id": env_id, **settings}
+    args = read_settings(script.Args, given)
+    if args.resume is None:
+        args = replace(args, processes=1)
+    else:
+        check_beside_resume(args, map(option, given))
+    folder: Path = script.main(args)
+    return folder
+
+
+def load_script(file: str) -> ModuleType:
+    """Import a script of agents/, which the wheel holds outside the import path."""
+    name = Path(file).stem
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, cli.script_path(file))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def read_settings(kind: Any, settings: Mapping[str, Any]) -> Any:
+    """Return the arguments of a script from keyword arguments; sizes of the attention model stand beside the others.
+
+    Raises:
+        TypeError: There is no such option.
+        ValueError: An option is invalid, or does not apply here.
+    """
+    usual = kind()
+    own, of_network = ({field.name for field in fields(one)} for one in (usual, usual.attention))
+    values, network = dict[str, Any](), dict[str, Any]()
+    for name, value in settings.items():
+        if name in NOT_HERE:
+            raise ValueError(f"train uses one process and has no {name}; run {NOT_HERE[name]}")
+        if name not in own | of_network:
+            near = get_close_matches(name, own | of_network, 1)
+            raise TypeError(f"train has no option {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        (values if name in own else network)[name] = value
+    for name in values.keys() & {*PATHS}:
+        values[name] = values[name] and Path(values[name])
+    if "sizes" in values:
+        values["sizes"] = values["sizes"] and tuple(values["sizes"])
+    if "env_kwargs" in values:
+        texts = {key: one if isinstance(one, str) else json.dumps(one) for key, one in values["env_kwargs"].items()}
+        values["env_kwargs"] = texts
+    if network:
+        values["attention"] = replace(values.get("attention", usual.attention), **network)
+    return replace(usual, **values)
