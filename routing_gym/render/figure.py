@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,7 @@ COLOURS = ("#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#4
 GREY, DARK, BAND = "#999999", "#222222", "#E2D3A4"
 INCHES, PIXELS_PER_INCH = (6.0, 6.6), 100  # video encoders need even numbers of pixels
 WINDOW = "routing-gym"
+NO_WINDOW = 'matplotlib opens no window here, so nothing is shown; use render_mode="rgb_array", or render.draw'
 TINY = np.finfo(np.float32).tiny
 AXES_BOX = (0.02, 0.08, 0.96, 0.87)  # left, bottom, width, height in shares of the figure
 
@@ -113,16 +116,14 @@ def save(
     path = Path(path)
     if path.suffix.lower() != ".png":
         raise ValueError(f"{path}: pictures are saved as PNG; choose a name that ends in .png")
-    figure = draw(problem, instance, tour, cost, title)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=PIXELS_PER_INCH)
-    write_atomically(path, picture.getvalue())
+    write_atomically(path, png(draw(problem, instance, tour, cost, title)))
 
 
 def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> None:
     """Show the figure of `draw` in a window that later calls reuse, without blocking.
 
-    It does nothing if matplotlib opens no window: without a display, or in a notebook.
+    Warns:
+        UserWarning: Matplotlib opens no window, because there is no display, or in a notebook. Nothing is shown then.
     """
     matplotlib = require("matplotlib", "render")
     from matplotlib import pyplot
@@ -130,6 +131,7 @@ def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = N
 
     _, gui_framework = backend_registry.resolve_backend(matplotlib.get_backend())
     if gui_framework is None:
+        warnings.warn(NO_WINDOW, stacklevel=1)  # one location, so that an episode warns once
         return
     figure = pyplot.figure(WINDOW, INCHES, clear=True)
     draw(problem, instance, tour, cost, axes=figure.add_axes(AXES_BOX))
@@ -145,7 +147,7 @@ def positions(problem: AnyProblem, instance: Any) -> npt.NDArray[np.float32]:
 
 
 def new_figure(size: tuple[float, float] = INCHES, **options: Any) -> Figure:
-    """Create a figure with a pixel canvas. Unlike pyplot's figures, it is freed with its last reference.
+    """Create a figure that notebooks display. Unlike pyplot's figures, it is freed with its last reference.
 
     Args:
         size: Width and height in inches.
@@ -160,7 +162,16 @@ def new_figure(size: tuple[float, float] = INCHES, **options: Any) -> Figure:
 
     figure = Figure(size, PIXELS_PER_INCH, **options)
     FigureCanvasAgg(figure)
+    # Notebooks display only pyplot's figures. A subclass, which needs an optional package, could not be pickled.
+    figure._repr_png_ = partial(png, figure)  # type: ignore[attr-defined]
     return figure
+
+
+def png(figure: Figure) -> bytes:
+    """Return a figure as PNG data."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=PIXELS_PER_INCH)
+    return picture.getvalue()
 
 
 def pixels(figure: Figure) -> npt.NDArray[np.uint8]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import gc
+import pickle
 import sys
 import weakref
 from typing import Any
@@ -252,11 +253,20 @@ def test_pictures_leave_nothing_behind():
     assert plt.get_fignums() == []
 
 
-def test_show_without_a_display_does_nothing():
-    """Warnings are errors here, so a warning from matplotlib would fail the test."""
+def test_notebooks_display_what_save_writes(tmp_path):
+    path = tmp_path / "tour.png"
+    render.save(path, TSP(4), square(), [0, 1])
+    figure = pickle.loads(pickle.dumps(render.draw(TSP(4), square(), [0, 1])))
+    assert figure._repr_png_() == path.read_bytes()
+
+
+@pytest.mark.filterwarnings("default")
+def test_show_without_a_window_says_so_once(recwarn):
     plt.switch_backend("agg")
-    render.show(TSP(4), square(), [0, 1])
+    for tour in ([], [0], [0, 1]):
+        render.show(TSP(4), square(), tour)
     assert plt.get_fignums() == []
+    assert ['use render_mode="rgb_array"' in str(warning.message) for warning in recwarn] == [True]
 
 
 def test_show_reuses_one_window_and_does_not_block(monkeypatch):
