@@ -77,6 +77,12 @@ class Table:
     rows: tuple[Row, ...]
     about: Mapping[str, Any] = field(default_factory=dict)  # context of the numbers: seed, commit, hardware
 
+    def __repr__(self) -> str:
+        return self.markdown()
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown()
+
     @property
     def title(self) -> str:
         noun = "instance" if self.num_instances == 1 else "instances"

@@ -136,6 +136,9 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         self.observation_space = self.problem.observation_space()
         self._episodes = Episodes(self.problem, (), reward, on_illegal)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.problem})"
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:
         """Start an episode; see `gymnasium.Env.reset` and "Reset options" above.
 

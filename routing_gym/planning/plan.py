@@ -25,6 +25,11 @@ from routing_gym.problem import AnyProblem
 class Plan(PlanData):
     """Routes with their timetable, as returned by `routing_agents.solve`; notebooks show the map. See `PlanData`."""
 
+    def __repr__(self) -> str:
+        left_out = f", {len(self.unserved)} left out" if self.unserved else ""
+        stops = f"{len(self.task.stops)} stops, {len(self.routes)} routes{left_out}"
+        return f"Plan({self.problem}, {stops}, {self.unit} {self.cost:.10g}, by {self.solver})"
+
     def __str__(self) -> str:
         return plan_text(self)
 

@@ -32,6 +32,7 @@ def test_tsp_in_own_units(models, tmp_path):
     coords = np.array([(0, 0), (300, 300), (300, 0), (0, 300)]) - 70_000
     solution = models["TSP"].solve(coords)
     assert solution.cost == pytest.approx(1200)
+    assert repr(solution) == "SolvedInstance(TSP, 4 nodes, cost 1200)"
     assert sorted(solution.tour) == [0, 1, 2, 3]
     assert abs(solution.tour.index(0) - solution.tour.index(1)) == 2  # opposite corners
     assert solution.routes == [[*solution.tour, solution.tour[0]]]

@@ -556,6 +556,10 @@ def test_render_without_a_mode_says_so():
         assert env.render() is None
 
 
+def test_repr_names_the_problem():
+    assert repr(RoutingEnv("TSP", 4)) == "RoutingEnv(TSP(num_nodes=4, matrices=False))"
+
+
 # --- wrappers
 
 

@@ -96,7 +96,7 @@ def test_a_bound_wins_nothing():
         TSP, {"best": solution([1, 1], is_bound=True), "A": solution([2, 3]), "B": solution([3, 3])}, "best"
     )
     assert [row.wins for row in table.rows] == [0, 2, 1]
-    assert "best (bound)" in table.markdown()
+    assert "best (bound)" in table.markdown() == table._repr_markdown_() == str(table)
 
 
 def test_prizes_are_shown_positive():

@@ -44,6 +44,10 @@ class SolvedInstance:
     actions: np.ndarray
     cost: float
 
+    def __repr__(self) -> str:
+        objective = "prize" if self.problem.maximises else "cost"
+        return f"SolvedInstance({self.problem.name}, {self.problem.num_actions} nodes, {objective} {self.cost:g})"
+
     @property
     def tour(self) -> list[int]:
         """Nodes (input rows) in the order of the visits, with depots around all routes; see `Problem.visits`."""
