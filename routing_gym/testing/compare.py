@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,9 @@ def attempt(subject: Any, method: str, *arguments: Any, where: str = "", allowed
             raise
         expected = f"; the only error allowed here is {allowed.__name__}" if allowed else ""
         place = f"{method}, {where}" if where else method
-        raise ContractViolation(f"{subject}: {place}: raised {type(error).__name__}: {error}{expected}") from error
+        kind = type(error).__name__
+        remedy = " (use xp.where instead of if)" if kind == "TracerBoolConversionError" else ""
+        raise ContractViolation(f"{subject}: {place}: raised {kind}{remedy}: {error}{expected}") from error
 
 
 def call(subject: Any, method: str, *arguments: Any, where: str = "", allowed: type[Exception] | None = None) -> Any:
@@ -51,7 +54,9 @@ def call(subject: Any, method: str, *arguments: Any, where: str = "", allowed: t
     result = attempt(subject, method, *arguments, where=where, allowed=allowed)
     for number, (old, new) in enumerate(zip(before, arguments, strict=True)):
         apart = difference(old, new)
-        expect(apart is None, subject, method, f"changed its argument {number}: {apart}")
+        if apart is not None:
+            names = [*signature(getattr(subject, method)).parameters, *map(str, range(number + 1))]
+            expect(False, subject, method, f"changed its argument {names[number]}: {apart}")
     return result
 
 

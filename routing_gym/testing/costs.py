@@ -20,6 +20,7 @@ from routing_gym.testing.compare import attempt, expect
 HALF = 0.5  # a power of two, so that all lengths, times and costs are exactly half
 TOLERANCE = 1e-4  # on costs that are computed in different ways
 KINDS = "see the kind of each column"
+ADDED = f'{KINDS} (prizes and penalties that are added to lengths have kind "length")'
 NUM_ROUTED = 4  # instances whose routes are compared
 
 
@@ -45,7 +46,7 @@ def check_units(problem: AnyProblem, instance: Any, actions: npt.NDArray[np.int6
     for row, cost in enumerate(attempt(problem, "objective", instance, actions)):
         expected = attempt(problem, "cost_in_units", float(cost), HALF)
         told = f"row {row}: a tour costs {cost}, and {found[row]} in {where}; cost_in_units makes {expected} of it"
-        expect(near(found[row], expected), problem, "cost_in_units", f"{told}; {KINDS}, and `maximises`")
+        expect(near(found[row], expected), problem, "cost_in_units", f"{told}; {ADDED}, and `maximises`")
     before, after = attempt(problem, "initial", instance), attempt(problem, "initial", smaller)
     for step, action in enumerate(actions.T):
         before, after = (
@@ -58,10 +59,14 @@ def check_units(problem: AnyProblem, instance: Any, actions: npt.NDArray[np.int6
             seen |= attempt(problem, "observe_static", smaller)
         lengths = {*problem.length_observations, *problem.observed.per_edge, "coords"}
         for key, value in expected.items():
-            factor = HALF if key in lengths else 1
-            told = f"{key} is not {factor} times as large in {where}, step {step}"
-            same = np.allclose(seen[key], value * factor, rtol=TOLERANCE, atol=TOLERANCE)
-            expect(same, problem, "length_observations", told)
+            same, halved = (np.allclose(seen[key], value * k, rtol=TOLERANCE, atol=TOLERANCE) for k in (1, HALF))
+            if key in lengths:
+                found = f"is not {HALF} times as large in {where}, step {step}"
+            elif halved:
+                found = f"halves with the lengths in {where}, step {step}; add {key} to length_observations"
+            else:
+                found = f"is neither the same nor half in {where}, step {step}"
+            expect(halved if key in lengths else same, problem, "length_observations", f"{key} {found}")
 
 
 def check_plain_routes(problem: AnyProblem, instance: Any, actions: npt.NDArray[np.int64]) -> None:

@@ -74,7 +74,8 @@ def check_problem(
         seed: Random seed of the instances and the tours.
         small: Problem for the exhaustive search; by default `problem` with four cities, three customers, or two
             customers if there are several depots, because depots are actions too. In some of its instances a limit,
-            such as the capacity, is reduced, so that it matters with so few nodes.
+            such as the capacity, is reduced, so that it matters with so few nodes. Only columns with `per="instance"`
+            are reduced: if a limit is a setting of the class, pass a problem with a low one.
         device: Device of torch and JAX for the comparison of backends, such as "cuda".
 
     Raises:

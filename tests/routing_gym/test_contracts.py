@@ -283,7 +283,7 @@ class TorchRoundsDifferently(OP):
         (DoneRowsMayGoOn(10), "action_mask, step 10: row 0 is done but has 10 legal actions, expected 1"),
         (ClosingEdgeForgotten(10), "objective: row 0: tour .* costs .*, but its steps cost"),
         (LockstepAssumed(10), "depends on the other rows"),
-        (WritesIntoTheState(10), r"step: changed its argument 1: \['load'\]: at"),
+        (WritesIntoTheState(10), r"step: changed its argument state: \['load'\]: at"),
         (GenerateDependsOnTheBatch(10), r"generate: two batches in turn differ from one .*: \['capacity'\]"),
         (GenerateOverridden(10), "generate: differs from from_uniforms, which the environments use"),
         (CustomersThatFitExactlyAreForbidden(20, capacity=30), "small instance, row [0-9]"),
@@ -544,7 +544,10 @@ def of_three_customers(self, instance, actions):
     ("problem", "message"),
     [
         (wrong(OP, maximises=False), "cost_in_units: row 0: a tour costs -.*, and -.* in an instance with half of"),
-        (wrong(TSP, objective=lambda *given: TSP.objective(*given) ** 2), "cost_in_units: row 0: a tour costs "),
+        (
+            wrong(TSP, objective=lambda *given: TSP.objective(*given) ** 2),
+            r"cost_in_units: row 0: a tour costs .* \(prizes and penalties that are added to lengths have kind",
+        ),
         (wrong(OP, cost_in_units=lambda self, cost, scale: cost * scale), "cost_in_units makes .*; see the kind of"),
         (
             with_columns(Column("max_length", "", "amount", per="instance"), base=OP),
@@ -554,7 +557,10 @@ def of_three_customers(self, instance, actions):
             with_columns(Column("coords", "", "amount"), base=OP),
             "columns: an instance with half of max_length.* refuses a legal tour: row 0, step .*; see the kind of",
         ),
-        (wrong(OP, length_observations=()), "length_observations: remaining_length is not 1 times as large in"),
+        (
+            wrong(OP, length_observations=()),
+            "remaining_length halves with the lengths in .*, step 0; add remaining_length to length_observations",
+        ),
     ],
 )
 def test_units_that_are_declared_wrongly(problem, message):
@@ -621,6 +627,10 @@ def test_check_problem_finds_a_limit_that_the_objective_exceeds_a_little(limit, 
             "step, JAX: raised TracerArrayConversionError",
         ),
         (
+            wrong(TSP, done=lambda self, i, s: TSP.done(self, i, s) if s.num_visited.all() else s.num_visited > 9),
+            r"done, JAX: raised TracerBoolConversionError \(use xp.where instead of if\)",
+        ),
+        (
             wrong(TSP, from_uniforms=lambda self, uniforms: TSP.from_uniforms(self, np.asarray(uniforms))),
             "from_uniforms, JAX: raised TracerArrayConversionError",
         ),
@@ -629,7 +639,7 @@ def test_check_problem_finds_a_limit_that_the_objective_exceeds_a_little(limit, 
             "from_uniforms: only [0-9]% of the numbers in coords are the same on JAX and NumPy",
         ),
     ],
-    ids=["step", "from_uniforms", "other numbers"],
+    ids=["step", "if", "from_uniforms", "other numbers"],
 )
 @pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
 def test_check_problem_finds_what_jax_cannot_do(problem, message):
