@@ -193,9 +193,9 @@ class Task:
             return ""
         if self.clock == "minutes":
             return f"{minutes:.1f}"
+        whole = math.floor(round(minutes, 3))  # a sum may miss a whole minute by rounding errors
         if self.clock == "iso" and self.origin is not None:
-            return (self.origin + timedelta(minutes=round(minutes, 3))).isoformat(timespec="minutes")
-        whole = math.floor(minutes + 1e-6)
+            return (self.origin + timedelta(minutes=whole)).isoformat(timespec="minutes")
         return f"{whole // 60:02d}:{whole % 60:02d}"
 
     def amount(self, units: float) -> float:

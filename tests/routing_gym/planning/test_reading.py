@@ -143,6 +143,12 @@ def test_iso_times():
     assert np.diff(task.due).tolist() == [-420, 840]  # 7 h earlier, then 14 h later
 
 
+@pytest.mark.parametrize("day", ["", "2026-01-05T"])
+def test_times_with_and_without_dates_are_rounded_alike(day):
+    task = read_task(stops(earliest=[f"{day}06:00"] * 3, latest=[f"{day}18:00"] * 3), vehicles=FLEET)
+    assert [task.at(time) for time in (420.9996, 420.999, 421)] == [f"{day}07:01", f"{day}07:00", f"{day}07:01"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
