@@ -146,9 +146,11 @@ def check_names(problem: str, declared: Sequence[Column], given: Mapping[str, An
     """
     required = [key for column in declared if column.required for key in column.keys]
     known = [key for column in declared for key in column.keys]
+    extra = sorted(given.keys() - set(known))
     if missing := [key for key in required if key not in given]:
-        raise ValueError(f"{problem} needs {', '.join(required)}; {', '.join(missing)} missing")
-    if extra := sorted(given.keys() - set(known)):
+        unknown = f", {', '.join(extra)} unknown" if extra else ""
+        raise ValueError(f"{problem} needs {', '.join(required)}; {', '.join(missing)} missing{unknown}")
+    if extra:
         raise ValueError(f"{problem} has no {', '.join(extra)}; it takes {', '.join(known)}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 
 from routing_gym.data.own import columns_of
@@ -11,13 +12,14 @@ from routing_gym.files import found
 from routing_gym.planning.fleet import Fleet
 from routing_gym.planning.matrices import Kind, Matrix
 from routing_gym.planning.parsing import PLACES, Parsed, has_amounts
-from routing_gym.planning.recognise import OPTIONAL, Given, check_problem_name, recognise_task
+from routing_gym.planning.recognise import OPTIONAL, Given, check_problem_name, known_columns, recognise_task
 from routing_gym.planning.table import InvalidInput
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.traits import Column
 
 MOST_TOLD = 10  # columns that a message names
+SIMILAR = 0.8  # least ratio of `difflib`, which demands and demand have, but due and due_time do not
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,14 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
     """
     amounts = "pickup" in parsed.values and has_amounts(parsed.headers, fleet)
     given = given_of(parsed, fleet, matrices, problem, amounts)
-    name = problem or recognise_task(given)
-    unused = frozenset() if problem is None else unused_by(problem, given, parsed, fleet)
+    known = {*parsed.headers.values()}
+    carried = [header for header in parsed.table.columns if header not in known]
+    hint = misspelt(carried, parsed.headers.keys())
+    try:
+        name = problem or recognise_task(given)
+        unused = frozenset() if problem is None else unused_by(problem, given, parsed, fleet)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error}{hint}") from None
     if amounts and "backhaul" in unused:
         unused = unused - {"backhaul"} | {"pickup"}
     rules = make_problem(name, PROBLEMS[name].min_nodes)
@@ -69,9 +77,8 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
         notes.append(f"{name} has no {', '.join(sorted(parsed.headers.get(key, key) for key in unused))}: not used")
     if "capacity" in fleet.numbers and not {"demand", "pickup"} & parsed.values.keys():
         notes.append("capacity: no effect, since the stops have neither demand nor pickup")
-    known = {*parsed.headers.values()}
-    if carried := [header for header in parsed.table.columns if header not in known]:
-        notes.append(f"columns that are not used: {listed(carried)}")
+    if carried:
+        notes.append(f"columns that are not used: {listed(carried)}{hint}")
     notes += [matrix.note for matrix in matrices.values() if matrix.note]
     mixed = (amounts and problem is None) or "pickup_at" in parsed.values
     return Choice(rules, numbers, given.located, mixed, unused, tuple(notes))
@@ -131,6 +138,15 @@ def check_fleet(rules: AnyProblem, names: Collection[str], fleet: Fleet) -> None
         )
     if fleet.count not in (None, 1) and "num_salesmen" not in names and not rules.plain_routes:
         raise InvalidInput(f"{fleet.place}: {rules.name} takes no number of vehicles, got {fleet.count}; leave it out")
+
+
+def misspelt(carried: Sequence[str], given: Collection[str]) -> str:
+    """Return a question about the columns that are not used and nearly have the name of one that is not given."""
+    meanings = {key: column.name for key, column in known_columns().items()} | PLACES
+    absent = [key for key, name in meanings.items() if name not in given]
+    pairs = ((header, get_close_matches(header, absent, 1, SIMILAR)) for header in carried)
+    near = [f"{key} by {listed([header])}" for header, keys in pairs for key in keys]
+    return f"; did you mean {', '.join(near[:MOST_TOLD])}?" if near else ""
 
 
 def listed(names: Sequence[str]) -> str:

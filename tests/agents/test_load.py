@@ -131,7 +131,8 @@ def test_beam_search_is_a_decoding():
         ("TSP", [(0, 0)], {}, "1 rows; TSP needs at least 2"),
         ("TSP", LINE, {"demand": [0, 1, 1]}, "TSP has no demand; it takes x, y"),
         ("TSP", LINE, {"decoding": "best"}, "decoding must be one of greedy, starts, sampling, beam, or a Decoding"),
-        ("CVRP", LINE, {"demand": [0, 1, 1]}, "CVRP needs x, y, demand, capacity; capacity missing"),
+        ("CVRP", LINE, {"demand": [0, 1, 1]}, "CVRP needs x, y, demand, capacity; capacity missing$"),
+        ("CVRP", LINE, {"demands": [0, 1, 1], "capacity": 2}, "demand missing, demands unknown"),
         ("CVRP", LINE, {"demand": [0, 1], "capacity": 3}, "different lengths: {'x': 3, 'y': 3, 'demand': 2}"),
         ("CVRP", LINE, {"demand": [1, 1, 1], "capacity": 3}, "demand of row 0, the depot, is 1; set it to 0"),
         ("CVRP", LINE, {"demand": [0, 1.5, 1], "capacity": 3}, "demand of row 1 is 1.5; expected an integer"),
@@ -169,10 +170,14 @@ def test_load(tmp_path):
     model = routing_agents.load("TSP-33")  # the nearest by ratio: 50 / 33 < 33 / 20
     assert "TSP, trained with 50 nodes" in repr(model)
     assert repr(routing_agents.load(str(model.path))) == repr(model)
-    for name in ("TSP", "VRP-20", "TSP-0", "runs/none", "../TSP-20"):
-        with pytest.raises(
-            ValueError, match="neither a run or checkpoint, nor among the published weights: ATSP-20, ATSP-50, CVRP-100"
-        ):
+    meant = {"TSP": "TSP-50", "TSP50": "TSP-50", "VRPTW": "VRPTW-50", "ovrp-20": "OVRP-20", "VRP-20": "CVRP-20"}
+    for name, near in {**meant, "runs/none": None}.items():
+        hint = rf"; did you mean {near}\? There are" if near else ":"
+        told = f"neither a run or checkpoint, nor among the published weights{hint} ATSP-20, ATSP-50, CVRP-100"
+        with pytest.raises(ValueError, match=told):
+            routing_agents.load(name)
+    for name in ("TSP-0", "../TSP-20"):
+        with pytest.raises(ValueError, match="neither a run or checkpoint, nor among the published weights"):
             routing_agents.load(name)
     for device, message in (
         ("gpu", "device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +100,19 @@ def checkpoint_named(name: str | Path) -> Path:
     for path in (Path(name), published):
         if path.exists():
             return path
-    names = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
-    raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {names}")
+    names = sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors"))
+    near = near_name(str(name), names)
+    hint = f"; did you mean {near}? There are" if near else ":"
+    told = f"{str(name)!r} is neither a run or checkpoint, nor among the published weights"
+    raise ValueError(f"{told}{hint} {', '.join(names)}")
+
+
+def near_name(name: str, published: Sequence[str]) -> str | None:
+    """Return a problem and a size, or published weights, that a misspelt name may stand for; None if none is near."""
+    parts = re.fullmatch(r"([A-Z]+)[-_ ]?([1-9]\d{0,6})?", name.upper())
+    if parts is not None and parts[1] in PROBLEMS and (near := f"{parts[1]}-{parts[2] or 50}") != name:
+        return near
+    return next(iter(get_close_matches(name.upper(), published, 1)), None)
 
 
 def rebuild(header: dict[str, Any]) -> tuple[Any, Any]:

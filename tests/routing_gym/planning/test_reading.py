@@ -149,6 +149,13 @@ def test_times_with_and_without_dates_are_rounded_alike(day):
     assert [task.at(time) for time in (420.9996, 420.999, 421)] == [f"{day}07:01", f"{day}07:00", f"{day}07:01"]
 
 
+def test_a_misspelt_column_is_noted():
+    table = {"x": [0, 1], "y": [0, 0], "demands": [0, 1], "colour": ["", "red"]}
+    assert read_task(table).notes == ("columns that are not used: demands, colour; did you mean demand by demands?",)
+    with pytest.raises(InvalidInput, match=r"OP needs prize.*; did you mean prize by prizes\?"):
+        read_task({"x": [0, 1], "y": [0, 0], "prizes": [0, 1]}, problem="OP")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
