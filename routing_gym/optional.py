@@ -24,7 +24,7 @@ def explain_missing(package: str, extra: str, script: bool = False) -> Iterator[
     try:
         yield
     except ImportError as error:
-        message = f'{package} cannot be imported ({error}): pip install ".[{extra}]"'
+        message = f'{package} cannot be imported ({error}): pip install ".[{extra}]" in a checkout'
         if script:
             raise SystemExit(message) from None
         raise ImportError(message) from error

@@ -66,5 +66,7 @@ def test_of_several_processes_the_first_gives_the_message(monkeypatch):
 def test_a_missing_library_names_its_extra(module, missing, library, extra, monkeypatch):
     monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=rf'{library} cannot be imported .*: pip install "\.\[{extra}\]"'):
+    with pytest.raises(
+        ImportError, match=rf'{library} cannot be imported .*: pip install "\.\[{extra}\]" in a checkout'
+    ):
         importlib.import_module(module)
