@@ -3,12 +3,18 @@
 - MVMoE (Zhou et al. 2024) pickles a list of instances: depot, customers, demands, capacity and, depending on the
   variant, the route limit, service times, and earliest and latest start of service. `load_pickle` reads them.
 - RouteFinder (Berto et al. 2025) writes an .npz with `locs`, `demand_linehaul` and so on; demands are fractions of the
-  capacity, and a missing attribute of an instance is infinite.
+  capacity, and a missing attribute of an instance is infinite. A file with several depots has `num_depots`. The best
+  known costs of `50.npz` are in `50_sol_pyvrp.npz`. rl4co's files of the same problems have demands of depots, too.
 - rl4co's `generate_data` writes an .npz with the arrays of Kool et al.'s pickles, and `locs` for the coordinates.
 - An .npz with members such as `VRPTW/coords` holds several variants, named like the columns of this package.
 
-RouteFinder's and the last may hold the best known cost of each instance. Variants with different rules are refused:
-backhauls of MVMoE, and those of class 2 of RouteFinder, may precede deliveries.
+The last may also hold the best known cost of each instance. Variants with different rules are refused: backhauls of
+MVMoE may precede deliveries.
+
+RouteFinder's mixed backhauls (class 2) are read as MB, with one difference: its environment checks a delivery against
+the goods collected so far only, and not what is still to be delivered. With capacity 10, it allows a pickup of 4 before
+two deliveries of 5; here, a vehicle that leaves with 10 cannot collect 4 first. Every tour of MB is legal there. Its
+best known costs, by PyVRP, obey the stricter rule.
 """
 
 from __future__ import annotations
@@ -28,9 +34,11 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import CVRP, CVRPInstance, VRPInstance, make_problem
 from routing_gym.problems.geometry import with_depot
 from routing_gym.problems.vrp import CLOSING
+from routing_gym.problems.vrp.attributes import preset_name
 
 MAX_BYTES = 2**28  # maximum size of a file; 1,000 instances with 200 customers have 10 MB
 MAX_UNPACKED = 2**30
+SOLUTIONS = "_sol_pyvrp.npz"  # end of the name of RouteFinder's file of best known costs, after the stem
 WHOLE = 1e-3  # maximum distance of demand times capacity from a whole number
 
 LIMIT, WINDOWS = ("max_length",), ("service_time", "ready_time", "due_time")
@@ -71,20 +79,22 @@ def family_instance(columns: Columns) -> VRPInstance:
     """Make instances of the vehicle routing family.
 
     Args:
-        columns: "depot" (N, 2), "coords" (N, n, 2), "demand" (N, n) and "capacity" (N,), whole numbers; and those that
-            the variant has of "backhaul" (N, n), "max_length" (N,), "service_time", "ready_time" and "due_time" (N, n),
-            and "closing" (N,), the latest return, 3 by default.
+        columns: "depot" (N, 2), or (N, D, 2) for several depots, "coords" (N, n, 2), "demand" (N, n) and "capacity"
+            (N,), whole numbers; and those that the variant has of "backhaul" (N, n), "max_length" (N,), "service_time",
+            "ready_time" and "due_time" (N, n), and "closing" (N, D), the latest return, 3 by default.
     """
+    depots = columns["depot"].reshape(len(columns["depot"]), -1, 2)
+    num_depots = depots.shape[1]
     fields = {key: columns[key].astype(np.float32) for key in (*LIMIT, *WINDOWS) if key in columns}
     for key in set(WINDOWS) & set(fields):
-        fields[key] = with_depot(fields[key])
+        fields[key] = with_depot(fields[key], num_depots)
     if "due_time" in fields:
-        fields["due_time"][:, 0] = columns.get("closing", CLOSING)
+        fields["due_time"][:, :num_depots] = columns.get("closing", CLOSING)
     if "backhaul" in columns:
-        fields["backhaul"] = with_depot(columns["backhaul"])
-    coords = np.concatenate([columns["depot"][:, None], columns["coords"]], axis=1).astype(np.float32)
+        fields["backhaul"] = with_depot(columns["backhaul"], num_depots)
+    coords = np.concatenate([depots, columns["coords"]], axis=1).astype(np.float32)
     demand, capacity = columns["demand"].astype(np.int64), columns["capacity"].astype(np.int64)
-    return VRPInstance(coords, with_depot(demand), capacity, **fields)
+    return VRPInstance(coords, with_depot(demand, num_depots), capacity, **fields)
 
 
 def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
@@ -100,33 +110,66 @@ def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
         OSError: The file cannot be opened.
     """
     path = Path(path)
-    data = read_bytes(path, MAX_BYTES)
-    try:
-        members = read_members(data, MAX_UNPACKED)
-    except Exception as error:  # on corrupt input, zipfile and NumPy raise a dozen types, none of them their own
-        raise InvalidFile(path, None, f"not a readable .npz file: {type(error).__name__}: {error}") from error
+    members = read_arrays(path)
     try:
         instance: Any
         if frozenset(members) in RL4CO:
             found, columns = rl4co(members, name)
             instance = to_instance(found, columns)
         else:
-            found, columns = routefinder(members) if "capacity_original" in members else one_variant(members, name)
+            of_routefinder = "capacity_original" in members
+            found, columns = routefinder(members) if of_routefinder else one_variant(members, name)
+            solutions = path.with_name(path.stem + SOLUTIONS)
+            if of_routefinder and "best_known" not in columns and solutions.exists():
+                columns["best_known"] = read_costs(solutions, len(columns["coords"]))
             instance = family_instance(columns)
             if found == CVRP.name:
                 instance = CVRPInstance(instance.coords, instance.demand, instance.capacity)
         if name not in ("", found):
             raise ValueError(f"holds {found}, not {name}")
-        problem = make_problem(found, columns["coords"].shape[1])
+        depots = {"num_depots": columns["depot"].shape[1]} if found.startswith("MD") else {}
+        problem = make_problem(found, columns["coords"].shape[1], **depots)
         problem.validate(instance)
         best_known = columns.get("best_known")
-        if best_known is not None and (best_known.shape != (len(instance.coords),) or not (best_known > 0).all()):
+        if best_known is not None and not are_costs(best_known, len(instance.coords)):
             raise ValueError(f"best known costs: expected {len(instance.coords)} positive numbers")
     except KeyError as error:
         raise InvalidFile(path, None, f"lacks {error}, without which no instance is complete") from error
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise InvalidFile(path, None, str(error)) from error
     return PeerSet(problem, instance, best_known)
+
+
+def read_arrays(path: Path) -> Columns:
+    """Read all arrays of an .npz file.
+
+    Raises:
+        InvalidFile: The file is damaged.
+        OSError: The file cannot be opened.
+    """
+    data = read_bytes(path, MAX_BYTES)
+    try:
+        return read_members(data, MAX_UNPACKED)
+    except Exception as error:  # on corrupt input, zipfile and NumPy raise a dozen types, none of them their own
+        raise InvalidFile(path, None, f"not a readable .npz file: {type(error).__name__}: {error}") from error
+
+
+def are_costs(costs: npt.NDArray[np.float64], num_instances: int) -> bool:
+    """Return whether there is a positive cost for each instance."""
+    return costs.shape == (num_instances,) and bool((np.isfinite(costs) & (costs > 0)).all())
+
+
+def read_costs(path: Path, num_instances: int) -> npt.NDArray[np.float64]:
+    """Return the costs of a file of solutions of RouteFinder.
+
+    Raises:
+        InvalidFile: The file is damaged, or it does not have one cost for each instance.
+    """
+    costs = np.abs(read_arrays(path).get("costs", np.zeros(0)).reshape(-1).astype(np.float64))  # stored as rewards
+    if not are_costs(costs, num_instances):
+        told = f"found {len(costs)} costs, expected {num_instances} numbers other than 0, one for each instance"
+        raise InvalidFile(path, None, f"{told}; without this file, the instances are read without best known costs")
+    return costs
 
 
 def one_variant(members: Columns, name: str) -> tuple[str, Columns]:
@@ -158,42 +201,56 @@ def rl4co(members: Columns, name: str) -> tuple[str, Columns]:
 
 
 def routefinder(members: Columns) -> tuple[str, Columns]:
-    """Return the variant of a RouteFinder file and its columns; all instances of a file have the same attributes."""
+    """Return the variant of a file of RouteFinder, or of rl4co's in this layout, and its columns.
+
+    All instances of a file have the same attributes, except that some may lack backhauls, which are drawn.
+    """
+    coords, windows, limit = members["locs"], members["time_windows"], members["distance_limit"].reshape(-1)
+    given = members.get("num_depots", np.ones(1))
+    num_depots = int(given.flat[0])
+    num_customers = coords.shape[1] - num_depots
+    if num_depots < 1 or num_customers < 1 or (given != num_depots).any():
+        raise ValueError(f"num_depots: expected the same number everywhere, from 1 to {coords.shape[1] - 1}")
     capacity = members["capacity_original"].reshape(-1).astype(np.float64)
     delivered, fetched = (
         np.asarray(members[f"demand_{kind}"], dtype=np.float64) * capacity[:, None] for kind in ("linehaul", "backhaul")
     )
-    demand = np.rint(delivered + fetched)
+    demand, backhaul = np.rint(delivered + fetched), fetched > 0
     if not (np.abs(delivered + fetched - demand) < WHOLE).all():
         raise ValueError("demand times capacity_original: expected whole numbers")
-    coords, windows, limit = members["locs"], members["time_windows"], members["distance_limit"].reshape(-1)
-    is_open, backhaul = members["open_route"].reshape(-1).astype(bool), fetched > 0
+    if demand.shape[1] == coords.shape[1]:
+        if demand[:, :num_depots].any():
+            raise ValueError("demand: expected 0 at depots")
+        demand, backhaul = demand[:, num_depots:], backhaul[:, num_depots:]
     present = {
-        "O": is_open,
-        "B": backhaul.any(axis=1),
+        "O": members["open_route"].reshape(-1).astype(bool),
         "L": np.isfinite(limit),
         "TW": np.isfinite(windows[..., 1]).all(axis=1),
     }
     for letter, rows in present.items():
         if rows.any() != rows.all():
             raise ValueError(f"{letter}: found in {rows.sum()} of {len(coords)} instances, expected all or none")
-    letters = {letter for letter, rows in present.items() if rows.all()}
-    if "B" in letters and (members["backhaul_class"] != 1).any():
-        raise ValueError("mixed backhauls (class 2) have other rules than ours; expected backhaul_class 1")
+    letters = {letter for letter, rows in present.items() if rows.all()} | ({"MD"} if num_depots > 1 else set())
+    if backhaul.any():
+        kinds = members.get("backhaul_class", np.ones(len(coords))).reshape(-1)[backhaul.any(axis=1)]
+        if kinds[0] not in (1, 2) or (kinds != kinds[0]).any():
+            raise ValueError("backhaul_class: expected 1 everywhere, or 2 (mixed backhauls) everywhere")
+        letters.add("B" if kinds[0] == 1 else "MB")
     if "speed" in members and (members["speed"] != 1).any():
         raise ValueError("expected speed 1 everywhere: our times are in the unit of lengths")
-    columns: Columns = {"depot": coords[:, 0], "coords": coords[:, 1:], "demand": demand, "capacity": capacity}
-    if "B" in letters:
+    columns: Columns = {"depot": coords[:, :num_depots], "coords": coords[:, num_depots:]}
+    columns |= {"demand": demand, "capacity": capacity}
+    if letters & {"B", "MB"}:
         columns["backhaul"] = backhaul
     if "L" in letters:
         columns["max_length"] = limit
     if "TW" in letters:
-        times = {"ready_time": windows[:, 1:, 0], "due_time": windows[:, 1:, 1], "closing": windows[:, 0, 1]}
-        columns |= times | {"service_time": members["service_time"][:, -coords.shape[1] + 1 :]}
+        opens, closes = windows[..., 0], windows[..., 1]
+        columns |= {"ready_time": opens[:, num_depots:], "due_time": closes[:, num_depots:]}
+        columns |= {"closing": closes[:, :num_depots], "service_time": members["service_time"][:, -num_customers:]}
     if "costs_bks" in members:
         columns["best_known"] = np.abs(members["costs_bks"].reshape(-1).astype(np.float64))  # stored as rewards
-    name = f"{'O' * ('O' in letters)}VRP{''.join(letter for letter in ('B', 'L', 'TW') if letter in letters)}"
-    return name if letters else CVRP.name, columns
+    return preset_name(frozenset(letters)) if letters else CVRP.name, columns
 
 
 def is_peer_npz(path: Path) -> bool:

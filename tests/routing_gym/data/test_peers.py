@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from helpers import ROOT
-from routing_gym import data, make_problem
+from routing_gym import InfeasibleTour, data, make_problem
 from routing_gym.data.paper import paper_columns
 from routing_gym.testing.compare import difference
 
@@ -64,6 +64,79 @@ def test_a_file_of_routefinder(tmp_path):
         data.load_peer_npz(tmp_path / "50.npz", "CVRP")
 
 
+def test_several_depots_of_routefinder(tmp_path):
+    """The second depot is at the first customer's place: from there, the open route to the second has length 0.5."""
+    shares = {f"demand_{kind}": routefinder()[f"demand_{kind}"] for kind in ("linehaul", "backhaul")}
+    two = {
+        "locs": np.array([[[0.0, 0.0], [0.5, 0.0], [0.5, 0.0], [0.5, 0.5]]] * 2),
+        "num_depots": np.full((2, 1), 2),
+        "time_windows": np.array([[[0.0, 4.6], [0.0, 4.5], [1.0, 1.2], [0.0, 2.0]]] * 2),
+        "service_time": np.array([[0.0, 0.0, 0.2, 0.2]] * 2),
+    }
+    np.savez(tmp_path / "50.npz", **routefinder(**two, **shares))
+    found = data.load_peer_npz(tmp_path / "50.npz")
+    assert found.problem == make_problem("MDOVRPBTW", 2, num_depots=2)
+    assert found.instance.demand.tolist() == [[0, 0, 3, 4]] * 2
+    assert found.instance.due_time == pytest.approx(np.array([[4.6, 4.5, 1.2, 2.0]] * 2))
+    assert found.problem.objective(found.instance, np.array([[1, 2, 3, 1]] * 2)).tolist() == [0.5, 0.5]
+
+
+def test_mixed_backhauls_of_routefinder(tmp_path):
+    """Capacity 10, a pickup of 4 and two deliveries of 5: the pickup is first in RouteFinder's environment only."""
+    shares = {"demand_linehaul": [[0.0, 0.5, 0.5]] * 2, "demand_backhaul": [[0.4, 0.0, 0.0]] * 2}
+    mixed = {key: np.array(values) for key, values in shares.items()} | {
+        "locs": np.array([[[0.0, 0.0], [0.1, 0.0], [0.2, 0.0], [0.3, 0.0]]] * 2),
+        "backhaul_class": np.full((2, 1), 2),
+        "capacity_original": np.full((2, 1), 10.0),
+        "time_windows": np.array([[[0.0, np.inf]] * 4] * 2),
+        "service_time": np.zeros((2, 4)),
+    }
+    np.savez(tmp_path / "50.npz", **routefinder(**mixed))
+    found = data.load_peer_npz(tmp_path / "50.npz")
+    assert found.problem.name == "OVRPMB"
+    assert found.problem.objective(found.instance, np.array([[2, 1, 3, 0]] * 2)) == pytest.approx([0.5, 0.5])
+    with pytest.raises(InfeasibleTour, match="load 14 exceeds capacity 10"):
+        found.problem.objective(found.instance, np.array([[1, 2, 3, 0]] * 2))
+
+
+def test_some_instances_without_backhauls(tmp_path):
+    """RouteFinder draws backhauls with probability 0.2, so that small instances may have none."""
+    none = {
+        "demand_linehaul": np.array([[0.6, 0.0], [0.6, 0.8]]),
+        "demand_backhaul": np.array([[0.0, 0.8], [0.0, 0.0]]),
+    }
+    np.savez(tmp_path / "50.npz", **routefinder(**none))
+    found = data.load_peer_npz(tmp_path / "50.npz")
+    assert found.problem.name == "OVRPBTW"
+    assert found.instance.backhaul.tolist() == [[False, False, True], [False, False, False]]
+
+
+def test_a_file_of_rl4co_in_the_layout_of_routefinder(tmp_path):
+    """Its demands have a column for the depot, and there is no class of backhauls."""
+    arrays = routefinder()
+    del arrays["backhaul_class"]
+    np.savez(tmp_path / "50.npz", **arrays)
+    for kind in ("demand_linehaul", "demand_backhaul"):
+        arrays[kind] = np.pad(arrays[kind], ((0, 0), (1, 0)))
+    np.savez(tmp_path / "wide.npz", **arrays)
+    found, wide = (data.load_peer_npz(tmp_path / name) for name in ("50.npz", "wide.npz"))
+    assert found.problem == wide.problem == make_problem("OVRPBTW", 2)
+    assert difference(found.instance, wide.instance) is None
+
+
+def test_best_known_costs_beside_a_file_of_routefinder(tmp_path):
+    arrays = routefinder()
+    del arrays["costs_bks"]
+    np.savez(tmp_path / "50.npz", **arrays)
+    assert data.load_peer_npz(tmp_path / "50.npz").best_known is None
+    np.savez(tmp_path / "50_sol_pyvrp.npz", costs=np.array([-1.0, -1.5]), actions=np.zeros((2, 3)), time=1.0)
+    assert data.load_peer_npz(tmp_path / "50.npz").best_known.tolist() == [1.0, 1.5]
+    for costs, number in (([-1.0], 1), ([-1.0, -np.inf], 2), ([], 0)):
+        np.savez(tmp_path / "50_sol_pyvrp.npz", costs=np.array(costs))
+        with pytest.raises(data.InvalidFile, match=rf"50_sol_pyvrp\.npz: found {number} costs, expected 2 numbers"):
+            data.load_peer_npz(tmp_path / "50.npz")
+
+
 @pytest.mark.parametrize("name", ["TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP"])
 def test_files_of_rl4co(name, tmp_path):
     """Its generator writes the arrays of the paper's under other names; the instances are those of the paper."""
@@ -80,11 +153,16 @@ def test_files_of_rl4co(name, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"backhaul_class": np.full((2, 1), 2)}, r"mixed backhauls \(class 2\) have other rules"),
+        ({"backhaul_class": np.array([[1], [2]])}, r"backhaul_class: expected 1 everywhere, or 2"),
+        ({"backhaul_class": np.full((2, 1), 3)}, r"backhaul_class: expected 1 everywhere, or 2"),
+        ({"num_depots": np.full((2, 1), 3)}, "num_depots: expected the same number everywhere, from 1 to 2"),
+        ({"num_depots": np.array([[1], [2]])}, "num_depots: expected the same number everywhere, from 1 to 2"),
+        ({"demand_linehaul": np.full((2, 3), 0.6), "demand_backhaul": np.zeros((2, 3))}, "expected 0 at depots"),
         ({"open_route": np.array([[True], [False]])}, "O: found in 1 of 2 instances, expected all or none"),
         ({"speed": np.full((2, 1), 2.0)}, "expected speed 1"),
         ({"capacity_original": np.full((2, 1), 4.0)}, "expected whole numbers"),
         ({"costs_bks": np.array([np.nan, 1.0])}, "expected 2 positive numbers"),
+        ({"costs_bks": np.array([-np.inf, 1.0])}, "expected 2 positive numbers"),
         ({"locs": np.zeros((3, 3, 2))}, "demand"),
         ({"locs": np.zeros((2, 3))}, "."),
     ],
