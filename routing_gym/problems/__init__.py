@@ -56,9 +56,11 @@ __all__ = [
 
 def unknown_problem(name: str) -> str:
     """Return the error message for an unknown problem name."""
+    meant = name.replace("CVRP", "VRP")
+    hint = f"; the VRP family calls it {meant}" if meant in PROBLEMS else ""
     return (
-        f"unknown problem {name!r}; choose one of {', '.join(LISTED)}, or a combination of the VRP family such as "
-        "MDVRPTW, with letters in the order PC PD HF MD O VRP B (or MB) L TW; register one of your own by "
+        f"unknown problem {name!r}{hint}; choose one of {', '.join(LISTED)}, or a combination of the VRP family such "
+        "as MDVRPTW, with letters in the order PC PD HF MD O VRP B (or MB) L TW; register one of your own by "
         "routing_gym.register, for scripts in a module that the environment variable ROUTING_GYM_PROBLEMS names"
     )
 

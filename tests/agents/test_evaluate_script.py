@@ -149,7 +149,9 @@ def test_sources_of_instances(tmp_path, source):
         ({"instances": "random/TSP"}, "expected random/ID with an ID such as TSP-20, or VRPTW-matrices-50"),
         ({"instances": "paper/TSP-matrices-20"}, "expected paper/ID with an ID such as TSP-20$"),
         ({"instances": "random/ATSP-matrices-8"}, "ATSP"),
-        ({"instances": "random/XYZ-8"}, "unknown problem 'XYZ'"),
+        ({"methods": ("VRPB-51",)}, "'VRPB-51' is neither a run or checkpoint, nor among the published weights"),
+        ({"instances": "random/XYZ-8"}, "unknown problem 'XYZ'; choose one of"),
+        ({"instances": "random/MDCVRP-8"}, "unknown problem 'MDCVRP'; the VRP family calls it MDVRP; choose one of"),
         ({"instances": "random/CVRP-8", "methods": ("fast-tsp",)}, "fast-tsp does not solve CVRP"),
         ({"methods": ("{model}:beam",)}, "'beam' has no value"),
         ({"methods": ("2-opt:",)}, "'2-opt:': a setting is empty; write 2-opt:SETTING=VALUE, or leave the colon out"),
@@ -202,6 +204,12 @@ def test_the_unit_of_lengths_is_named(tmp_path):
     assert "unit of length 10" in table.title
     assert "not checked" not in table.title
     assert table.rows[0].mean.value * 10 == solved.cost
+
+
+def test_a_problem_of_a_family_names_the_weights_of_the_family():
+    table = evaluate.main(Args("random/VRPB-8", ("VRPB-50", "ovrpbltw-50"), size=2))
+    assert [row.method for row in table.rows] == ["VRPB-50", "ovrpbltw-50"]
+    assert table.rows[0].mean.value == table.rows[1].mean.value
 
 
 def test_limits_that_only_a_file_states_are_not_checked(tmp_path):

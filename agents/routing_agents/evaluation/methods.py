@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from hashlib import sha256
@@ -20,7 +21,7 @@ from routing_agents.runs import BEST, LAST
 from routing_agents.search.active import active_search
 from routing_agents.search.beam import beam_search, simulation_guided_search
 from routing_agents.terminal import plain_console
-from routing_agents.trained import TrainedModel, checkpoint_named, find_weights, load
+from routing_agents.trained import TrainedModel, checkpoint_named, find_checkpoint, find_weights, load
 from routing_agents.trained.pointer import TrainedPointer
 from routing_gym import arrays
 from routing_gym.files import printable
@@ -131,11 +132,17 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Callable[[AnyPr
 def weights_of(name: str, problem: AnyProblem) -> Path:
     """Return the path of a run, a checkpoint or published weights; for "trained", of those that suit the problem best.
 
+    "VRPB-50" names the weights of the family. Weights of another size than the name's are not taken.
+
     Raises:
         ValueError: The name is none of these.
     """
     if name == TRAINED:
         return find_weights(problem.name, problem.num_nodes, matrices=problem.matrices)
+    with suppress(ValueError):
+        path, asked = find_checkpoint(name)
+        if asked is None or path.stem.endswith(name.removeprefix(asked)):
+            return path
     try:
         return checkpoint_named(name)
     except ValueError as error:
