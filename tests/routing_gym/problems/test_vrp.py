@@ -12,6 +12,7 @@ from routing_gym.arrays import cast_instance, to_backend
 from routing_gym.data.own import from_columns
 from routing_gym.problems.vrp import ORIGINAL, PRESETS
 from routing_gym.render.text import to_text
+from routing_gym.rollout import rollout
 from routing_gym.testing.exhaustive import check_exhaustively
 from routing_gym.testing.problem import check_generate, check_objective, play
 
@@ -109,6 +110,24 @@ def test_instances_of_the_generator():
     middle = ((ready + due) / 2)[whole] - away[whole]
     assert middle.min() >= -1e-6
     assert (middle <= 2.8 - 2 * away[whole] + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", ["VRP{}TW", "OVRP{}TW", "MDVRP{}TW", "PDVRP{}TW"])
+def test_time_windows_of_generated_instances_imply_the_length_limit(name):
+    """Random tours that serve customers as long as any is legal; see docs/reference/environments.md."""
+    limited, without = make_problem(name.format("L"), 20), make_problem(name.format(""), 20)
+    rng = np.random.default_rng(0)
+    instance = limited.generate(rng, 200)
+    unlimited = replace(instance, max_length=None)
+    is_customer = without.is_customer(np.arange(without.num_actions))
+    tours = rollout(
+        without,
+        unlimited,
+        lambda seen: ((rng.random(seen["action_mask"].shape) + is_customer) * seen["action_mask"]).argmax(axis=1),
+    ).actions
+    assert np.array_equal(limited.objective(instance, tours), without.objective(unlimited, tours))
+    with pytest.raises(InfeasibleTour, match="length"):
+        limited.objective(replace(instance, max_length=instance.max_length * 0.8), tours)
 
 
 def test_customers_in_the_far_corner_can_be_served():
