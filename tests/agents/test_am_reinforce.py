@@ -134,6 +134,16 @@ def test_rollout_baseline_is_replaced_only_by_a_better_policy(tiny):
     assert shared.model.training
 
 
+def test_rollout_baseline_resumes_with_the_instances_of_its_last_draw(tiny):
+    """The policy was replaced once, so that these are the second ones; a new run begins with the first."""
+    first, second = (ReinforceTrainer(replace(tiny, baseline="rollout")).baseline for _ in range(2))
+    first.freeze(first.frozen)
+    second.load(first.tensors(), Path("run"))
+    assert second.redraws == 1
+    assert torch.equal(second.instance.coords, first.instance.coords)
+    assert torch.equal(second.evaluate(second.frozen), first.frozen_cost)
+
+
 def test_baseline_values_by_hand():
     """Costs (1, 2, 6) of one instance: the others' means are 4, 3.5 and 1.5. The average starts at the
     first batch mean 3 and moves to 0.8 x 3 + 0.2 x 8 = 4 after a batch of mean 8."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import routing_agents
+from routing_agents.planning.replanning import Previous, counts_at
 
 
 def table(rows):
@@ -108,11 +109,19 @@ def test_waiting_at_the_last_stop_is_no_service(tmp_path):
         plan = routing_agents.solve(later, vehicles=fleet, start=plan, fixed=now, seconds=0.3)
         stops = {one.id: one for route in plan.routes for one in route.stops}
         assert [stops[key].service for key in "ABC"] == [5, 5, 5]
+        assert stops["C"].arrival >= 702  # 2 from A
         last = {route.stops[-1].id: route.stops[-1].departure for route in plan.routes}
         assert last.keys() - {"C"} < {"A", "B"}
         assert {last[key] for key in last.keys() - {"C"}} <= {495, 555}
         plan.to_json(path)
         plan = path
+
+
+def test_who_is_about_to_leave_has_not_left():
+    """From the depot at 480, from A at 495: at these moments the next stop is not fixed yet."""
+    times = ((480.0, 480.0, 0.0, 480.0), (490.0, 490.0, 5.0, 495.0), (550.0, 550.0, 0.0, 550.0))
+    previous = Previous(("1",), (("A", "B"),), (times,), None)
+    assert [counts_at(previous, now) for now in (480, 481, 495, 496)] == [[0], [1], [1], [2]]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -66,3 +66,11 @@ def test_distances_are_those_of_the_file(name, coords, tmp_path):
     np.testing.assert_array_equal(again.distances, file.distances)
     assert again.cost(tour) == file.cost(tour)
     assert (again.coords is None) == (not coords)
+
+
+def test_a_distance_of_0_is_not_the_number_of_the_depot(tmp_path):
+    """Customer 2 of the file lies at the depot; the first row above the diagonal begins with this distance."""
+    rows = "EXPLICIT\nEDGE_WEIGHT_FORMAT : UPPER_ROW\nEDGE_WEIGHT_SECTION\n0 4\n5"
+    path = tmp_path / "file.vrp"
+    path.write_text(helpers.SITES_TEXT.replace("EUC_2D", rows))
+    assert data.read_instance(path).distances[0, 2:].tolist() == [0, 4]

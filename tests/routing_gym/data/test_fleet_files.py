@@ -112,6 +112,25 @@ def test_depots(tmp_path):
         file.cost([2, 3, 0])
 
 
+def test_windows_are_exact_to_a_thousandth(tmp_path):
+    """Twelve customers in a row, each reached as it closes, are legal in turn, whatever float32 makes of it."""
+    places = [1, 2, 4, 7, 11, 16, 22, 29, 37, 46, 56, 67]
+    sections = {
+        "NODE_COORD_SECTION": [f"{node} {x} 0" for node, x in enumerate([0, *places], start=1)],
+        "DEMAND_SECTION": [f"{node} {int(node > 1)}" for node in range(1, 14)],
+        "TIME_WINDOW_SECTION": [f"{node} 0 {x}" for node, x in enumerate([200, *places], start=1)],
+    }
+    text = "TYPE : MDVRPTW\nDIMENSION : 13\nEDGE_WEIGHT_TYPE : EUC_2D\nVEHICLES : 1\nCAPACITY : 99\nSERVICE_TIME : 0\n"
+    text += "\n".join(line for name, rows in sections.items() for line in (name, *rows))
+    file = read(tmp_path, text)
+    problem, instance = file.problem, file.instance
+    state = problem.initial(instance)
+    for node in range(problem.num_depots, problem.num_actions):
+        assert problem.action_mask(instance, state)[0, node], node
+        state, _ = problem.step(instance, state, np.array([node]))
+    assert file.cost([*range(problem.num_depots, problem.num_actions), 0]) == 134_000
+
+
 def test_the_largest_distance_is_a_limit_of_the_problem(tmp_path):
     """Customer 3 is 20 away and back: as much as the limit; the way over customer 4 is longer."""
     text = FLEET_TEXT.replace("DEPOT_SECTION", "VEHICLES_MAX_DISTANCE_SECTION\n1 20\n2 20\n3 20\nDEPOT_SECTION")
@@ -135,6 +154,13 @@ def test_pairs(tmp_path):
     """From the depot to customer 2, the pickup, then 1: 4 + 5 + 3."""
     file = read(tmp_path, PAIRS_TEXT, "Route #1: 2 1\nCost 12000\n")
     assert (file.problem.name, file.best_known, file.instance.pickup.tolist()) == ("PDVRPTW", 12000, [[0, 2, 0]])
+    file.problem.validate(file.instance)
+
+
+def test_vehicles_that_may_serve_half_a_pair_serve_none_of_it(tmp_path):
+    text = PAIRS_TEXT.replace("VEHICLES : 1", "VEHICLES : 2")
+    file = read(tmp_path, text.replace("DEPOT_S", "VEHICLES_ALLOWED_CLIENTS_SECTION\n1 3\n2 2 3\nDEPOT_S"))
+    assert file.instance.eligible[0, :, 2:].tolist() == [[False, False], [True, True]]
     file.problem.validate(file.instance)
 
 

@@ -278,6 +278,32 @@ def test_must_go_is_one_epoch_before_too_late(line):
         state = replace(state, epoch=state.epoch + 1)
 
 
+def test_service_ends_before_the_way_home(day):
+    """Closing at 130: at request 1, 5 of service and 10 home, by 115, leaving at 105; at 2 by 100, leaving at 80."""
+    early = replace(day, closing=np.array([130]))
+    assert latest_departures(early)[0, :2].tolist() == [115 - 10, 100 - 20]
+
+
+def test_rates_by_hand():
+    """A day of one epoch has no morning: 8 of 16 slots. Of two, both are as far from noon."""
+    assert GeneratedDays(num_epochs=1, requests=8.0).rates() == pytest.approx([0.5])
+    assert GeneratedDays(num_epochs=2, requests=8.0).rates() == pytest.approx([0.5, 0.5])
+
+
+def test_climbing_takes_longer():
+    """500 s in the plane, rounded up; half the height at a tenth of 1000 s takes 50 more upwards, and none down.
+
+    The depot closes when who leaves last is back from the far corner at full height: 2 sqrt(2) 1000 + 100, rounded up
+    twice, and the longest service, 4 x 10.
+    """
+    source = GeneratedDays(
+        num_epochs=2, crossing=1000, asymmetry=0.1, service=10.0, epoch_duration=300, margin=60, requests=1.0
+    )
+    durations = source._durations(np.array([[[0.0, 0.0], [0.3, 0.4]]]), np.array([[0.0, 0.5]]))
+    assert durations.tolist() == [[[0, 550], [500, 0]]]
+    assert source.closing == 2 * 300 + 60 + 2929 + 40 + 2
+
+
 def test_the_diagonal_is_ignored(line):
     static = read_static(line)
     durations = static.durations - 5 * np.eye(3, dtype=int)

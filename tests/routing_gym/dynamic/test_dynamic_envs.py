@@ -79,6 +79,17 @@ def test_a_day_node_by_node(make):
     assert info["cost"] == 67.0
 
 
+def test_an_illegal_visit_changes_nothing(make):
+    """With 2 of 5 delivered to request 1; request 2 waits, but is left to no later epoch yet."""
+    env = make(action="route")
+    before, *_, info = env.step(1)
+    assert (before["free_capacity"].tolist(), info["num_deferred"]) == (pytest.approx([0.6]), 0)
+    after, _, terminated, _, info = env.step(1)
+    assert (terminated, info["illegal_action"]) == (True, True)
+    for key in ("free_capacity", "time", "current", "position"):
+        assert np.array_equal(after[key], before[key])
+
+
 def test_must_go_action_is_no_node(make):
     with pytest.raises(TypeError, match='must_go_action\\(\\) needs action="dispatch"'):
         make(action="route").unwrapped.must_go_action()
@@ -250,6 +261,12 @@ def test_routes_are_checked(day, changes, tour, match):
     chosen = np.array([[True, True, False, False, False, False]])
     with pytest.raises(InfeasibleTour, match=match):
         rules.route_cost(replace(day, **changes), chosen, np.array([tour]), np.zeros(1, int))
+
+
+def test_vehicles_that_stay_are_not_late(day):
+    """The last epoch leaves at 100, the depot has closed at 90, and nobody drives."""
+    none = np.zeros((1, 6), bool)
+    assert rules.route_cost(replace(day, closing=np.array([90])), none, np.array([[0, 0]]), np.array([100])) == [0]
 
 
 def test_rows_of_routes_are_independent(settings):

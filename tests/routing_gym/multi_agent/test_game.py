@@ -67,6 +67,24 @@ def test_a_vehicle_drives_and_lands_exactly(backend):
     assert gains.ravel().tolist() == [0, 0, 0.4, 0]
 
 
+def test_three_steps_reach_what_is_three_steps_away(backend):
+    """In float32, 0.8 is 1e-8 more than three steps of 0.1 from 0.5."""
+    game = CompetitiveOP(1, 1, num_ticks=3, step_length=0.1)
+    instance = make(game, [[0.8, 0.5]], [[0.5, 0.5]], [40], backend)
+    assert play(game, instance, np.ones((1, 3, 1), int))[1].ravel().tolist() == [0, 0, 0.4]
+
+
+def test_nothing_is_collected_after_the_last_tick(backend):
+    """Two customers in one place: the one collected is gone from the state of critics, the other is not to be had."""
+    game = CompetitiveOP(1, 2, num_ticks=1, step_length=0.125)
+    instance = make(game, [[0.5, 0.5], [0.5, 0.5]], [[0.5, 0.625]], [40, 50], backend)
+    states, gains = play(game, instance, np.ones((1, 2, 1), int))
+    assert gains.ravel().tolist() == [0.4, 0]
+    assert not to_numpy(game.action_mask(instance, states[1]))[..., 1:].any()
+    customers = to_numpy(game.global_state(instance, states[1]))[0, 4:12].reshape(2, 4)
+    assert customers[:, 2:] == pytest.approx(np.array([[0, 0], [0.5, 1]]))
+
+
 def test_an_equal_distance_duel_pays_one_half_each(backend):
     """Both are 0.2 from a prize of 0.31: each gets 0.155; with another sharer, a third of it."""
     game = CompetitiveOP(2, 1, num_ticks=3, step_length=0.1)

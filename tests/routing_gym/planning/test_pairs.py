@@ -157,6 +157,7 @@ def test_a_pair_is_left_out_together(solver):
     optional = STOPS | {"penalty": [0, "", "", 0.1, "", "", "", 0.05]}
     plan = routing_agents.solve(optional, vehicles={"count": 2, "capacity": 9}, solver=solver, seconds=0.5)
     assert [(stop.id, stop.reason) for stop in plan.unserved] == [("c", "price"), ("h", "price")]
+    assert all("more than its penalty of 0.15 km" in stop.explanation for stop in plan.unserved)
     assert plan.cost == pytest.approx(plan.km + 0.15)
 
 
@@ -175,6 +176,14 @@ def test_a_pair_whose_delivery_closes_before_the_pickup_opens(solver):
     plan = routing_agents.solve(stops, vehicles={"capacity": 2}, solver=solver, seconds=0.2)
     assert [stop.id for stop in plan.unserved] == ["p", "q"]
     assert plan.cost == pytest.approx(6 + 2)
+
+
+def test_missing_windows_leave_time_for_the_pickup():
+    """10 to the pickup, 30 there, 10 on to the delivery, and 20 home."""
+    stops = {"id": list("DPQ"), "x": [0, 10, 20], "y": [0] * 3, "demand": [0, 0, 1], "pickup_at": ["", "", "P"]}
+    stops |= {"earliest": [0, 5, 0], "service": [0, 30, 0]}
+    own, _ = plain_instance(Rules(read_task(stops, vehicles={"capacity": 1})))
+    assert own.columns["due_time"].tolist() == [70, 70, 70]
 
 
 def test_a_pair_that_is_in_time_via_another_stop():

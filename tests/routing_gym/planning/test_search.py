@@ -10,6 +10,7 @@ import pytest
 import routing_agents
 from routing_gym.planning import InvalidInput, external, read_task
 from routing_gym.planning.fitting import fit
+from routing_gym.planning.insertion import best_place
 from routing_gym.planning.plan import plan_of
 from routing_gym.planning.recombine import Pool
 from routing_gym.planning.routes import Rules
@@ -43,6 +44,29 @@ def test_search_finds_the_cheapest_routes(columns):
     assert not found.absent
     assert found.cost == pytest.approx(sum(rules.route(nodes).cost for nodes in found.routes))
     assert found.cost == pytest.approx(cheapest(rules, tuple(task.stops)))
+
+
+@pytest.mark.parametrize("limit", [{"max_length": 32}, {"max_duration": 45}])
+def test_the_best_position_of_a_stop(limit):
+    """The extra cost of a stop on a route, even on an empty one, is the least of all positions that keep the limits."""
+    rng = np.random.default_rng(3)
+    stops = {"demand": [0, 1, 2, 3, 1, 0, 0, 0, 0], "pickup": [0] * 5 + [1, 2, 1, 3], "service": [0] + [3] * 8}
+    stops |= {"earliest": [0, *rng.integers(0, 20, 8)], "latest": [90, *rng.integers(25, 60, 8)]}
+    vehicles = {"count": 1, "capacity": 5, "fixed_cost": 10} | limit
+    rules = Rules(read_task(stops, distances=rng.uniform(1, 9, (9, 9)), vehicles=vehicles, speed=60))
+    found = []
+    for size in [0, 1, 2, 3, 4] * 20:
+        nodes: tuple[int, ...] = ()
+        *first, last = rng.permutation(np.arange(1, 9))[: size + 1].tolist()
+        for node in first:
+            nodes = nodes if rules.route((*nodes, node)) is None else (*nodes, node)
+        made = (rules.route((*nodes[:k], last, *nodes[k:])) for k in range(len(nodes) + 1))
+        costs = [route.cost for route in made if route is not None]
+        extra, place = best_place(rules, (last,), rules.route(nodes), 0, np.inf)
+        found.append(bool(place))
+        assert bool(place) == bool(costs)
+        assert extra == pytest.approx(min(costs, default=np.inf) - rules.route(nodes).cost)
+    assert 10 < sum(found) < 90  # some have no position
 
 
 def test_first_routes_save_most():

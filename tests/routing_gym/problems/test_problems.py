@@ -31,6 +31,7 @@ from routing_gym.arrays import cast_instance, select, to_backend, to_numpy
 from routing_gym.data import load_npz, save_npz
 from routing_gym.problems.cvrp import default_capacity
 from routing_gym.problems.geometry import expected_length, symmetry
+from routing_gym.problems.op import legal_tour
 from routing_gym.solvers import HeldKarp
 from routing_gym.testing.exhaustive import check_exhaustively, legal_sequences
 
@@ -356,6 +357,13 @@ def test_op_keeps_the_direct_way_back_open_where_a_detour_is_shorter(backend):
     with pytest.raises(InfeasibleTour, match="row 0, step 1: with the direct way back, length 7 exceeds"):
         OP(2).objective(instance, tours(backend, [2, 1, 0]))
     assert HeldKarp().solve(OP(2), instance).cost.tolist() == [-1.0]
+
+
+def test_legal_tours_take_the_better_direction():
+    """1, 2, 0 is 7 long, and 2, 1, 0 is 3: within 4, the first one keeps customer 1 only."""
+    distances = np.array([[0, 1, 1], [1, 0, 5], [1, 1, 0]], dtype=float)
+    instance = batch("numpy", OPInstance, max_length=4.0, distances=distances, **LINE)
+    assert legal_tour(OP(2), instance, [1, 2, 0]) == legal_tour(OP(2), instance, [2, 1, 0]) == [2, 1, 0]
 
 
 def test_op_has_one_rule_for_any_distances():

@@ -1,11 +1,13 @@
 """TSP with fixed edges: values worked out by hand."""
 
+from itertools import pairwise, permutations
+
 import numpy as np
 import pytest
 
 from routing_gym import TSPFE, InfeasibleTour, InvalidInstance, TSPFEInstance, render
 from routing_gym.arrays import cast_instance, to_backend
-from routing_gym.problems.tspfe import from_fixed_edge
+from routing_gym.problems.tspfe import from_fixed_edge, with_fixed_edges
 
 PROBLEM = TSPFE(4)
 # The corners of the unit square, in order; a fixed edge along one diagonal.
@@ -87,3 +89,12 @@ def test_fixed_edges_are_drawn():
 def test_contradictory_fixed_edges(partner, message):
     with pytest.raises(InvalidInstance, match=message):
         PROBLEM.validate(TSPFEInstance(COORDS, np.array([partner])))
+
+
+def test_shortest_tours_of_lengthened_distances_have_the_fixed_edge():
+    """A diagonal of a square with sides of 10: 2 x 10 + 2 x 14.1 with it, 4 x 10 without."""
+    distances = 10 * np.linalg.norm(COORDS[:, :, None] - COORDS[:, None], axis=-1)
+    ways = with_fixed_edges(distances, PARTNER)[0]
+    tours = [(0, *rest) for rest in permutations(range(1, 4))]
+    best = min(tours, key=lambda tour: sum(ways[a, b] for a, b in pairwise((*tour, 0))))
+    assert 2 in (best[1], best[-1])

@@ -11,6 +11,7 @@ from routing_gym import CVRP, VRP, CVRPInstance, InfeasibleTour, InvalidInstance
 from routing_gym.arrays import cast_instance, to_backend
 from routing_gym.data.own import from_columns
 from routing_gym.problems.vrp import ORIGINAL, PRESETS
+from routing_gym.problems.vrp.pairs import delivery_order
 from routing_gym.render.text import to_text
 from routing_gym.rollout import rollout
 from routing_gym.testing.exhaustive import check_exhaustively
@@ -189,6 +190,91 @@ def test_goods_fetched_count_apart(backend):
     assert float(seen["free_capacity"][0, 0]) == pytest.approx(0.4)
 
 
+def test_goods_on_board_limit_pickups_and_the_peak_deliveries(backend):
+    """5 of 10 delivered at customer 2: the vehicle is empty, but left full to a half, so 5 more fit at the start."""
+    problem, instance = make_problem("VRPMB", 3), make(LINE, backend, **BACKHAUL)
+    state, _ = problem.step(instance, problem.initial(instance), 0 * instance.capacity + 2)
+    seen = problem.observe_dynamic(instance, state)
+    assert [float(seen[key][0, 0]) for key in ("free_capacity", "free_for_pickups")] == [0.5, 1.0]
+
+
+def test_small_instances_have_a_backhaul():
+    assert make_problem("VRPB", 3).generate(np.random.default_rng(0), 1).backhaul.tolist() == [[False] * 3 + [True]]
+
+
+# --- pairs
+
+
+def test_the_farthest_delivery_comes_first():
+    """Pairs 1 and 3, 2 and 4: without windows 3, 0.2 away, is due after 4, 0.4 away."""
+    line = np.stack([[0.0, 0.1, 0.3, 0.2, 0.4], [0.5] * 5], axis=-1)[None]
+    instance = make(line, pickup=np.array([[0, 0, 0, 1, 2]]), max_length=np.array([4.5]))
+    order, position = delivery_order(make_problem("PDVRPL", 4), instance)
+    assert order.tolist() == [[4, 3]]
+    assert position.tolist() == [[2, 1, 0, 1, 0]]
+
+
+def test_pairs_drawn_at_the_last_moment_can_be_served():
+    """From a corner across to the next and back by the third, as late and with windows as narrow as can be drawn."""
+    problem = make_problem("PDVRPTW", 2)
+    late = np.nextafter(1.0, 0.0)
+    problem.validate(problem.from_uniforms(np.array([[0, 0, 1, 0, 1, 1, 0.5, 0.5, late, late, 0, 0]])))
+
+
+# --- several depots, and customers left out
+
+
+def test_finished_vehicles_of_another_depot_stay_at_the_first():
+    """Depot 1 opens at 0.2; after the return to it, action 0 is legal and changes nothing."""
+    line, goods = np.stack([[0.0, 0.0, 0.3], [0.5] * 3], axis=-1)[None], np.array([[0, 0, 5]])
+    windows = {"ready_time": np.array([[0.0, 0.2, 0.0]]), "due_time": np.full((1, 3), 3.0)}
+    windows["service_time"] = np.zeros((1, 3))
+    instance = cast_instance(VRPInstance(line, goods, np.array([10]), **windows))
+    problem = make_problem("MDVRPTW", 1, num_depots=2)
+    state = problem.initial(instance)
+    for action in (1, 2, 1):
+        state, _ = problem.step(instance, state, np.array([action]))
+    assert problem.done(instance, state).all()
+    assert problem.action_mask(instance, state).tolist() == [[True, False, False]]
+    again, cost = problem.step(instance, state, np.array([0]))
+    assert cost.tolist() == [0]
+    for field, value in vars(state).items():
+        np.testing.assert_array_equal(getattr(again, field), value, field)
+
+
+def test_a_tour_that_leaves_all_out_is_complete(backend):
+    """The depot once more is the end: no customer is served, and all penalties are paid."""
+    problem, instance = make_problem("PCVRP", 3), make(LINE, backend, penalty=np.array([[0, 0.25, 0.5, 1.0]]))
+    state, cost = problem.step(instance, problem.initial(instance), 0 * instance.capacity)
+    assert (float(cost[0]), float(problem.progress(instance, state)[0])) == (1.75, 1.0)
+
+
+# --- vehicles
+
+
+def fleet_of(*numbers):
+    """Two types at one place, of 1 and 3 per length and 0.25 and 0.5 per route; customers at 0.3 and 0.1."""
+    line, goods = np.stack([[0.0, 0.0, 0.3, 0.1], [0.5] * 4], axis=-1)[None], np.array([[0, 0, 5, 5]])
+    types = {"vehicle_capacity": np.array([[10, 10, 0, 0]]), "fixed_cost": np.array([[0.25, 0.5, 0, 0]])}
+    types |= {"cost_per_length": np.array([[1.0, 3.0, 0, 0]])}
+    types |= {"num_vehicles": np.array([[*numbers, 0, 0]])} if numbers else {}
+    return make_problem("HFVRP", 2, num_depots=2), cast_instance(VRPInstance(line, goods, np.array([10]), **types))
+
+
+def test_the_bound_is_each_customer_alone_in_the_dearest_vehicle():
+    """3 x (0.6 + 0.2) and twice 0.5."""
+    problem, instance = fleet_of()
+    assert problem.objective(instance, np.array([[1, 2, 1, 3, 1]]))[0] == pytest.approx(3.4)
+    assert problem.cost_bound(instance)[0] == pytest.approx(3.4)
+
+
+def test_one_type_suffices_for_all_customers_or_some_may_be_left_out():
+    fleet_of(2, 1)[0].validate(fleet_of(2, 1)[1])
+    problem, instance = fleet_of(1, 1)
+    with pytest.raises(InvalidInstance, match="node 2: no vehicle of a type with at least 2 vehicles can serve it"):
+        problem.validate(instance)
+
+
 # --- a limit on lengths
 
 
@@ -291,6 +377,25 @@ def test_flags_are_true_or_false(flag):
         VRP(3, **{flag: "no"})
 
 
+def test_windows_that_open_at_the_last_moment():
+    """Open at 0.6, away at 0.7, home at 1.0 as the depot closes: in float32, 1 - 0.3 - 0.1 is 2e-8 before 0.6."""
+    windows = WINDOWS | {"ready_time": np.array([[0.0, 0.6, 0.0, 0.0]])}
+    problem, instance = make_problem("VRPTW", 3), make(LINE, demand=1, **windows)
+    problem.validate(instance)
+    assert masks(problem, instance)[0] == [[1, 2, 3]]
+
+
+def test_lengths_times_and_costs_become_familiar_together():
+    """A day of 12 instead of 3: all in the unit of lengths is a quarter, but not the cost per length."""
+    problem = make_problem("PCHFVRPLTW", 4)
+    drawn = problem.generate(np.random.default_rng(0), 2)
+    seen = problem.rescale(replace(drawn, due_time=4 * drawn.due_time))
+    for field in ("coords", "max_length", "ready_time", "service_time", "fixed_cost", "penalty"):
+        np.testing.assert_array_equal(4 * getattr(seen, field), getattr(drawn, field))
+    np.testing.assert_array_equal(seen.due_time, drawn.due_time)
+    np.testing.assert_array_equal(seen.cost_per_length, drawn.cost_per_length)
+
+
 def test_a_depot_that_opens_late():
     """Vehicles leave at 0.05: too late for a customer 0.1 away that closes at 0.14, in time until 0.15."""
     late = {key: value.copy() for key, value in WINDOWS.items()}
@@ -319,6 +424,11 @@ def test_a_depot_that_opens_late():
             "VRPTW",
             {"due_time": (2, 0.09)},
             "due_time: row 0, node 2: the way from the depot takes until 0.1, .* 0.09",
+        ),
+        (  # by less than a tour may be late, but by more than masks allow
+            "VRPTW",
+            {"due_time": (2, 0.1 - 1e-6)},
+            "due_time: row 0, node 2: the way from the depot takes until 0.1, .* closes at 0.09",
         ),
         (
             "VRPTW",

@@ -206,14 +206,19 @@ def best(judge):
 
 
 def spoil(problem, instance, rng):
-    """Make generated instances harder: matrices, vehicles that may not serve all, few vehicles."""
+    """Make generated instances harder: matrices, a depot that opens late, small, choosy and few vehicles."""
     changes, shape, depots = {}, instance.demand.shape, problem.num_depots
     straight = euclidean(instance.coords[:, :, None, :], instance.coords[:, None, :, :])
     if rng.random() < 0.5:
         changes["distances"] = (straight * rng.uniform(0.8, 1.0, straight.shape)).astype(np.float32)
     if problem.time_windows and rng.random() < 0.5:
         changes["durations"] = (straight * rng.uniform(0.7, 1.0, straight.shape)).astype(np.float32)
+    if problem.time_windows and depots > 1:
+        changes["ready_time"] = instance.ready_time.copy()
+        changes["ready_time"][:, 1] = 0.3
     if problem.fleet:
+        changes["vehicle_capacity"] = instance.vehicle_capacity.copy()
+        changes["vehicle_capacity"][:, 0] = 5  # too small for the largest demands
         eligible = rng.random((shape[0], depots, shape[1])) < 0.7
         eligible[:, -1] = True  # the largest
         if problem.pairs:  # both ends of a pair alike
