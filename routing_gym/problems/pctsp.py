@@ -200,7 +200,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
     def why_illegal(self, instance: PCTSPInstance, state: PCTSPState, row: int, action: int) -> str:
         if action == 0:
             collected = float(state.collected[row])
-            return f"the prize collected, {collected:.4g}, is below {MIN_PRIZE:g} and customers remain"
+            return f"too early for the depot: the prize collected, {collected:.4g}, is below {MIN_PRIZE:g}"
         return f"customer {action} is already visited"
 
     def observe_static(self, instance: PCTSPInstance) -> dict[str, Array]:

@@ -18,6 +18,7 @@ from routing_gym.data.tsplib.instance import FileInstance, RouteRules, matrix_sc
 from routing_gym.data.tsplib.metrics import TENTHS, file_legs
 from routing_gym.files import InvalidFile, UnsupportedFile, found
 from routing_gym.problems import VRP, VRPInstance
+from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.cvrp import MAX_DEMAND
 
 MAX_TIME = 200_000  # so that float32 distinguishes tenths
@@ -53,6 +54,7 @@ def window_instance(
     check_reach(document, ids, windows, out, out if matrix is None else matrix[:, 0], unit)
     scale = unit_scale(coords) if matrix is None else matrix_scale(matrix)
     times = (windows + np.array([0.0, 0.5, 0.0])) / (unit * scale)
+    times[:, 1] = np.maximum(times[:, 1] - TOLERANCE / 2, 0.0)  # the tolerance of masks
     ready, due, service = times.astype(np.float32).T[:, None]
     instance = VRPInstance(
         scale_coords(coords, unit_scale(coords)),

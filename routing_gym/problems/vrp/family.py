@@ -214,8 +214,8 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
 
     @property
     def horizon(self) -> int:
-        """Steps of the longest tour: for each customer, choose a depot, visit it, and return; then end the tour."""
-        return (2 + self.depot_choice) * self.num_nodes + self.penalties
+        """Steps of the longest tour: for each customer, choose a depot, visit the customer, and return."""
+        return (2 + self.depot_choice) * self.num_nodes
 
     @property
     def num_uniforms(self) -> int:

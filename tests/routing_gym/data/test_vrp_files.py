@@ -89,6 +89,19 @@ def test_windows_are_exact_to_a_tenth(tmp_path):
         file.cost([2, 1, 0])
 
 
+def test_windows_are_exact_to_a_tenth_on_wide_maps(tmp_path):
+    """Customer 2 is 99,002.1 away by way of customer 1, and closes at 99,002."""
+    wide = VRPTW_TEXT[: VRPTW_TEXT.index("NODE_COORD_SECTION")] + (
+        "NODE_COORD_SECTION\n1 0 0\n2 99000 0\n3 99000 2.1\nDEMAND_SECTION\n1 0\n2 1\n3 1\n"
+        "TIME_WINDOW_SECTION\n1 0 200000\n2 0 200000\n3 0 99002\nDEPOT_SECTION\n1\n-1\nEOF\n"
+    )
+    file = read(tmp_path, wide.replace("SERVICE_TIME : 2", "SERVICE_TIME : 0"))
+    state, _ = file.problem.step(file.instance, file.problem.initial(file.instance), np.array([1]))
+    assert file.problem.action_mask(file.instance, state)[0].tolist() == [True, False, False]
+    with pytest.raises(InfeasibleTour, match="arrival time 99002.1 at node 2 exceeds 99002.0"):
+        file.cost([1, 2, 0])
+
+
 def test_lengths_are_cut_to_tenths(tmp_path):
     """From (4, 0) to (0, 1): sqrt(17) = 4.1231, which counts as 4.1."""
     assert read(tmp_path, VRPTW_TEXT.replace("2 0 0", "2 0 1", 1)).distances[0, 1] == 41
