@@ -88,7 +88,7 @@ class Args(PlanArgs):
     problem and the nearest size."""
     decoding: Literal["greedy", "starts", "sampling", "beam", "heuristic"] | None = None
     """Decoding strategy. greedy: one greedy tour. starts: greedy tours from many first nodes; sampled tours where the
-    first node matters. sampling: sampled tours. beam: simulation-guided beam search, better and 8 to 40 times slower
+    first node matters. sampling: sampled tours. beam: simulation-guided beam search, better and 7 to 40 times slower
     with 50 or 100 nodes, more with more. The last three use all eight symmetries of the square. heuristic: for
     --improve, a classical first tour (greedy edges for TSP, else nearest neighbour), without weights. SPCTSP is always
     decoded greedily. Default: starts; with --improve, greedy above 400 nodes."""

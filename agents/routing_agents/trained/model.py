@@ -109,7 +109,7 @@ class TrainedModel:
             decoding: Decoding strategy. "greedy": one greedy tour. "starts": greedy tours from up to 128 first nodes
                 or, if the first node matters, 128 sampled tours, under the eight symmetries of the square; for
                 stochastic problems one greedy tour. "sampling": 128 sampled tours under these symmetries. "beam":
-                simulation-guided beam search, which finds better tours and takes 8 to 40 times as long with 50 or
+                simulation-guided beam search, which finds better tours and takes 7 to 40 times as long with 50 or
                 100 nodes; the time grows with the cube of their number. Or a `Decoding` or `Beam`. The best tour is
                 returned.
             seed: Random seed for sampled tours.
