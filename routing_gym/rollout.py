@@ -51,7 +51,7 @@ def rollout(
 
     Raises:
         ValueError: The actions do not have the shape (B,).
-        RuntimeError: A row has not ended after `max_steps` steps.
+        RuntimeError: A row has not ended after `max_steps` steps; not checked for problems of `fixed_length`.
     """
     state = problem.initial(instance) if state is None else state
     max_steps = problem.horizon if max_steps is None else max_steps
@@ -66,8 +66,9 @@ def rollout(
         mask = problem.action_mask(instance, state)
         observation = {**problem.observe_dynamic(instance, state), "action_mask": mask}
         action = policy(observation)
-        if action.shape != (num_rows,):
-            raise ValueError(f"policy: returned actions of shape {tuple(action.shape)}, expected ({num_rows},)")
+        if (shape := getattr(action, "shape", None)) != (num_rows,):
+            found = type(action).__name__ if shape is None else f"actions of shape {tuple(shape)}"
+            raise ValueError(f"policy: returned {found}, expected actions of shape ({num_rows},)")
         state, cost = problem.step(instance, state, action)
         total = total + cost
         actions = put(actions, (slice(None), step), action)

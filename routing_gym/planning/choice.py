@@ -145,8 +145,8 @@ def misspelt(carried: Sequence[str], given: Collection[str]) -> str:
     meanings = {key: column.name for key, column in known_columns().items()} | PLACES
     absent = [key for key, name in meanings.items() if name not in given]
     pairs = ((header, get_close_matches(header, absent, 1, SIMILAR)) for header in carried)
-    near = [f"{key} by {listed([header])}" for header, keys in pairs for key in keys]
-    return f"; did you mean {', '.join(near[:MOST_TOLD])}?" if near else ""
+    near = [f"{listed([header])}: did you mean {key}?" for header, keys in pairs for key in keys]
+    return "".join(f"; {one}" for one in near[:MOST_TOLD])
 
 
 def listed(names: Sequence[str]) -> str:

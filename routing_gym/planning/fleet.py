@@ -102,11 +102,11 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False)
         table = Table("vehicles", columns)
     else:
         table = read_table(vehicles, "vehicles")
-    for key in table.columns:
-        if key not in known:
-            near = get_close_matches(key, known, 1)
-            meant = f"; did you mean {near[0]}? Vehicles" if near else "; vehicles"
-            raise InvalidInput(f"{table.source}: no column {key} is known{meant} have {', '.join(sorted(known))}")
+    if unknown := [key for key in table.columns if key not in known]:
+        near = get_close_matches(unknown[0], known, 1)
+        meant = f"; did you mean {near[0]}? Vehicles" if near else "; vehicles"
+        told = f"{table.source}: no column {', '.join(unknown)} is known"
+        raise InvalidInput(f"{told}{meant} have {', '.join(sorted(known))}")
     if twice := [key for key in numbers if key in table.columns]:
         raise InvalidInput(f"{table.source}: {', '.join(twice)} is given twice; leave one of them out")
     for key in numbers:

@@ -26,9 +26,9 @@ class Plan(PlanData):
     """Routes with their timetable, as returned by `routing_agents.solve`; notebooks show the map. See `PlanData`."""
 
     def __repr__(self) -> str:
-        left_out = f", {len(self.unserved)} left out" if self.unserved else ""
-        stops = f"{len(self.task.stops)} stops, {len(self.routes)} routes{left_out}"
-        return f"Plan({self.problem}, {stops}, {self.unit} {self.cost:.10g}, by {self.solver})"
+        left_out = f", left out: {len(self.unserved)}" if self.unserved else ""
+        stops = f"stops: {len(self.task.stops)}, routes: {len(self.routes)}{left_out}"
+        return f"Plan({self.problem}, {stops}, {self.unit}: {self.cost:.10g}, by {self.solver})"
 
     def __str__(self) -> str:
         return plan_text(self)

@@ -38,7 +38,7 @@ COLOURS = ("#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#4
 GREY, DARK, BAND = "#999999", "#222222", "#E2D3A4"
 INCHES, PIXELS_PER_INCH = (6.0, 6.6), 100  # video encoders need even numbers of pixels
 WINDOW = "routing-gym"
-NO_WINDOW = 'matplotlib opens no window here, so nothing is shown; use render_mode="rgb_array", or render.draw'
+NO_WINDOW = 'notebooks open no window, so nothing is shown; use render_mode="rgb_array", or render.draw'
 TINY = np.finfo(np.float32).tiny
 AXES_BOX = (0.02, 0.08, 0.96, 0.87)  # left, bottom, width, height in shares of the figure
 
@@ -122,16 +122,19 @@ def save(
 def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> None:
     """Show the figure of `draw` in a window that later calls reuse, without blocking.
 
+    Without a display, it does nothing.
+
     Warns:
-        UserWarning: Matplotlib opens no window, because there is no display, or in a notebook. Nothing is shown then.
+        UserWarning: In a notebook, nothing is shown.
     """
     matplotlib = require("matplotlib", "render")
     from matplotlib import pyplot
     from matplotlib.backends.registry import backend_registry
 
-    _, gui_framework = backend_registry.resolve_backend(matplotlib.get_backend())
+    backend, gui_framework = backend_registry.resolve_backend(matplotlib.get_backend())
     if gui_framework is None:
-        warnings.warn(NO_WINDOW, stacklevel=1)  # one location, so that an episode warns once
+        if backend.endswith("inline"):
+            warnings.warn(NO_WINDOW, stacklevel=1)  # one location, so that an episode warns once
         return
     figure = pyplot.figure(WINDOW, INCHES, clear=True)
     draw(problem, instance, tour, cost, axes=figure.add_axes(AXES_BOX))

@@ -172,7 +172,7 @@ def test_load(tmp_path):
     assert repr(routing_agents.load(str(model.path))) == repr(model)
     meant = {"TSP": "TSP-50", "TSP50": "TSP-50", "VRPTW": "VRPTW-50", "ovrp-20": "OVRP-20", "VRP-20": "CVRP-20"}
     for name, near in {**meant, "runs/none": None}.items():
-        hint = rf"; did you mean {near}\? There are" if near else ":"
+        hint = rf"; did you mean {near}\? Published are" if near else ":"
         told = f"neither a run or checkpoint, nor among the published weights{hint} ATSP-20, ATSP-50, CVRP-100"
         with pytest.raises(ValueError, match=told):
             routing_agents.load(name)

@@ -100,9 +100,8 @@ def test_a_made_vector_env_is_checked_in_its_own_mode():
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-@pytest.mark.filterwarnings("ignore:matplotlib opens no window:UserWarning")
 def test_gymnasium_checker(name, monkeypatch):
-    """All other warnings are errors here, see pyproject.toml. Draws in all render modes."""
+    """All warnings are errors here, see pyproject.toml. Draws in all render modes."""
     pytest.importorskip("matplotlib")
     monkeypatch.setenv("MPLBACKEND", "Agg")
     check_env(gym.make(f"routing/{name}-10").unwrapped)

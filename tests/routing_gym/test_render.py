@@ -261,8 +261,12 @@ def test_notebooks_display_what_save_writes(tmp_path):
 
 
 @pytest.mark.filterwarnings("default")
-def test_show_without_a_window_says_so_once(recwarn):
+def test_show_without_a_window(recwarn, monkeypatch):
+    """Without a display it does nothing; in a notebook, it warns once."""
     plt.switch_backend("agg")
+    render.show(TSP(4), square(), [])
+    assert not recwarn
+    monkeypatch.setattr("matplotlib.get_backend", lambda **_: "inline")
     for tour in ([], [0], [0, 1]):
         render.show(TSP(4), square(), tour)
     assert plt.get_fignums() == []

@@ -22,7 +22,14 @@ def test_rows_must_end_within_the_steps():
         rollout(PROBLEM, INSTANCE, highest, max_steps=3)
 
 
-@pytest.mark.parametrize(("action", "shape"), [(np.array(1), r"\(\)"), (np.ones((2, 1), int), r"\(2, 1\)")])
-def test_actions_have_one_entry_for_each_row(action, shape):
-    with pytest.raises(ValueError, match=f"returned actions of shape {shape}, expected \\(2,\\)"):
+@pytest.mark.parametrize(
+    ("action", "found"),
+    [
+        (np.array(1), r"actions of shape \(\)"),
+        (np.ones((2, 1), int), r"actions of shape \(2, 1\)"),
+        ([1, 1], "list"),
+    ],
+)
+def test_actions_have_one_entry_for_each_row(action, found):
+    with pytest.raises(ValueError, match=f"returned {found}, expected actions of shape \\(2,\\)"):
         rollout(PROBLEM, INSTANCE, lambda _: action)

@@ -139,13 +139,13 @@ def weights_of(name: str, problem: AnyProblem) -> Path:
     """
     if name == TRAINED:
         return find_weights(problem.name, problem.num_nodes, matrices=problem.matrices)
-    with suppress(ValueError):
-        path, asked = find_checkpoint(name)
-        if asked is None or path.stem.endswith(name.removeprefix(asked)):
-            return path
     try:
         return checkpoint_named(name)
     except ValueError as error:
+        with suppress(ValueError):
+            path, asked = find_checkpoint(name)
+            if asked is not None and path.stem.endswith(name.removeprefix(asked)):
+                return path
         raise ValueError(f"{error}; nor a solver: {', '.join(SOLVERS)}") from None
 
 

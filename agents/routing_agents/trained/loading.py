@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def checkpoint_named(name: str | Path) -> Path:
             return path
     names = sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors"))
     near = near_name(str(name), names)
-    hint = f"; did you mean {near}? There are" if near else ":"
+    hint = f"; did you mean {near}? Published are" if near else ":"
     told = f"{str(name)!r} is neither a run or checkpoint, nor among the published weights"
     raise ValueError(f"{told}{hint} {', '.join(names)}")
 
@@ -110,9 +111,15 @@ def checkpoint_named(name: str | Path) -> Path:
 def near_name(name: str, published: Sequence[str]) -> str | None:
     """Return a problem and a size, or published weights, that a misspelt name may stand for; None if none is near."""
     parts = re.fullmatch(r"([A-Z]+)[-_ ]?([1-9]\d{0,6})?", name.upper())
-    if parts is not None and parts[1] in PROBLEMS and (near := f"{parts[1]}-{parts[2] or 50}") != name:
-        return near
-    return next(iter(get_close_matches(name.upper(), published, 1)), None)
+    problem = parts[1] if parts is not None else ""
+    problem = problem if problem in PROBLEMS else problem.replace("CVRP", "VRP")  # as unknown_problem explains
+    if parts is None or problem not in PROBLEMS:
+        return next(iter(get_close_matches(name.upper(), published, 1)), None)
+    near = f"{problem}-{parts[2] or 50}"
+    with suppress(ValueError):  # some problems have no weights
+        find_weights(problem, 50)
+        return near if near != name else None
+    return None
 
 
 def rebuild(header: dict[str, Any]) -> tuple[Any, Any]:

@@ -46,7 +46,7 @@ class SolvedInstance:
 
     def __repr__(self) -> str:
         objective = "prize" if self.problem.maximises else "cost"
-        return f"SolvedInstance({self.problem.name}, {self.problem.num_actions} nodes, {objective} {self.cost:g})"
+        return f"SolvedInstance({self.problem.name}, {self.problem.num_nodes} nodes, {objective} {self.cost:.10g})"
 
     @property
     def tour(self) -> list[int]:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import is_dataclass, replace
 from difflib import get_close_matches
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 from routing_agents import cli
-from routing_agents.checkpoint import check_beside_resume
+from routing_agents.checkpoint import check_beside_resume, load_run
+from routing_agents.header import converted
 from routing_agents.runs import option
 
 PATHS = ("init_from", "resume", "runs")
 NOT_HERE = {"plan": "routing-gym train --plan", "processes": "routing-gym train --processes"}
+LOCK = threading.Lock()  # of imports
 
 
 def train(env_id: str | None = None, **settings: Any) -> Path:
@@ -44,24 +47,29 @@ def train(env_id: str | None = None, **settings: Any) -> Path:
         args = replace(args, processes=1)
     else:
         check_beside_resume(args, map(option, given))
+        if (processes := load_run(args)[2].get("processes", 1)) != 1:
+            raise ValueError(
+                f"{args.resume}: a run of {processes} processes; continue it by routing-gym train --resume"
+            )
     folder: Path = script.main(args)
     return folder
 
 
 def load_script(file: str) -> ModuleType:
-    """Import a script of agents/, which the wheel holds outside the import path."""
-    name = Path(file).stem
-    if name not in sys.modules:
-        spec = spec_from_file_location(name, cli.script_path(file))
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module_from_spec(spec)
-        try:
-            spec.loader.exec_module(sys.modules[name])
-        except BaseException:
-            del sys.modules[name]
-            raise
-    return sys.modules[name]
+    """Import a script of agents/; an editable installation has no copies in the package."""
+    name = f"routing_agents.scripts.{Path(file).stem}"
+    with LOCK:
+        if name not in sys.modules:
+            spec = spec_from_file_location(name, cli.script_path(file))
+            assert spec is not None
+            assert spec.loader is not None
+            sys.modules[name] = module_from_spec(spec)
+            try:
+                spec.loader.exec_module(sys.modules[name])
+            except BaseException:
+                del sys.modules[name]
+                raise
+        return sys.modules[name]
 
 
 def read_settings(kind: Any, settings: Mapping[str, Any]) -> Any:
@@ -72,22 +80,22 @@ def read_settings(kind: Any, settings: Mapping[str, Any]) -> Any:
         ValueError: An option is invalid, or does not apply here.
     """
     usual = kind()
-    own, of_network = ({field.name for field in fields(one)} for one in (usual, usual.attention))
+    hints, of_network = get_type_hints(kind), get_type_hints(type(usual.attention))
     values, network = dict[str, Any](), dict[str, Any]()
     for name, value in settings.items():
         if name in NOT_HERE:
             raise ValueError(f"train uses one process and has no {name}; run {NOT_HERE[name]}")
-        if name not in own | of_network:
-            near = get_close_matches(name, own | of_network, 1)
+        if name in PATHS:
+            values[name] = None if value is None else Path(value)
+        elif name == "env_kwargs" and isinstance(value, Mapping):
+            values[name] = {key: one if isinstance(one, str) else json.dumps(one) for key, one in value.items()}
+        elif name in hints:
+            values[name] = value if is_dataclass(value) else converted(hints[name], value, name)
+        elif name in of_network:
+            network[name] = converted(of_network[name], value, name)
+        else:
+            near = get_close_matches(name, hints | of_network, 1)
             raise TypeError(f"train has no option {name}" + (f"; did you mean {near[0]}?" if near else ""))
-        (values if name in own else network)[name] = value
-    for name in values.keys() & {*PATHS}:
-        values[name] = values[name] and Path(values[name])
-    if "sizes" in values:
-        values["sizes"] = values["sizes"] and tuple(values["sizes"])
-    if "env_kwargs" in values:
-        texts = {key: one if isinstance(one, str) else json.dumps(one) for key, one in values["env_kwargs"].items()}
-        values["env_kwargs"] = texts
     if network:
         values["attention"] = replace(values.get("attention", usual.attention), **network)
     return replace(usual, **values)

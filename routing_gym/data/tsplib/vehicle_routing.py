@@ -54,7 +54,8 @@ def window_instance(
     check_reach(document, ids, windows, out, out if matrix is None else matrix[:, 0], unit)
     scale = unit_scale(coords) if matrix is None else matrix_scale(matrix)
     times = (windows + np.array([0.0, 0.5, 0.0])) / (unit * scale)
-    times[:, 1] = np.maximum(times[:, 1] - TOLERANCE / 2, 0.0)  # the tolerance of masks
+    # Masks let a vehicle be late by TOLERANCE / 2, and `validate` by TOLERANCE / 4; in between, neither is wrong.
+    times[:, 1] = np.maximum(times[:, 1] - 3 / 8 * TOLERANCE, 0.0)
     ready, due, service = times.astype(np.float32).T[:, None]
     instance = VRPInstance(
         scale_coords(coords, unit_scale(coords)),

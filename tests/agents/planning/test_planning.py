@@ -91,7 +91,7 @@ def test_a_fleet_that_is_too_small_names_what_it_leaves_out():
     assert plan.unserved
     assert {stop.reason for stop in plan.unserved} <= {"capacity", "window", "fleet"}
     assert all(stop.id in str(plan) for stop in plan.unserved)
-    assert re.fullmatch(r"Plan\(VRPTW, \d+ stops, 1 routes, \d+ left out, minutes [\d.]+, by .+\)", repr(plan))
+    assert re.fullmatch(r"Plan\(VRPTW, stops: \d+, routes: 1, left out: \d+, minutes: [\d.]+, by .+\)", repr(plan))
 
 
 DIFFERING = {"name": ["van", "truck"], "count": [3, 1], "capacity": [8, 16], "latest": [150, 600]}

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import routing_agents
-from routing_agents.checkpoint import load
+from routing_agents.checkpoint import load, save
 
 TINY = {"epochs": 1, "steps_per_epoch": 2, "batch_size": 8, "held_out": 8, "num_layers": 1, "embed_dim": 16}
 TINY |= {"num_heads": 2, "feed_forward_dim": 16}
@@ -28,7 +28,11 @@ def test_runs_are_trained_resumed_and_loaded(tmp_path):
     assert routing_agents.load(second).problem.max_length == 2.5
     step = load(second / "last.safetensors")[1]["step"]
     assert routing_agents.train(resume=str(second)) == second
-    assert load(second / "last.safetensors")[1]["step"] == step == 2
+    tensors, header = load(second / "last.safetensors")
+    assert header["step"] == step == 2
+    save(second / "last.safetensors", tensors, {**header, "processes": 2})
+    with pytest.raises(ValueError, match="a run of 2 processes; continue it by routing-gym train --resume"):
+        routing_agents.train(resume=second)
 
 
 def test_training_in_another_thread(tmp_path):
@@ -48,7 +52,17 @@ def test_training_in_another_thread(tmp_path):
         ({"batchsize": 8}, TypeError, "train has no option batchsize; did you mean batch_size\\?"),
         ({"processes": 2}, ValueError, "train uses one process and has no processes; run routing-gym train --proc"),
         ({"plan": "plan.toml"}, ValueError, "has no plan; run routing-gym train --plan"),
-        ({"epochs": "3"}, ValueError, "--epochs must be an integer of at least 1, got '3'"),
+        ({"epochs": "3"}, ValueError, "epochs is '3'; expected an integer"),
+        ({"epochs": 0}, ValueError, "--epochs must be an integer of at least 1, got 0"),
+        (
+            {"baseline": "critc"},
+            ValueError,
+            "baseline is 'critc'; expected one of rollout, exponential, critic",
+        ),
+        ({"sizes": 5}, ValueError, "sizes is 5; expected a list of 2"),
+        ({"env_kwargs": None}, ValueError, "env_kwargs is None; expected an object"),
+        ({"attention": None}, ValueError, "attention is None; expected an object"),
+        ({"normalization": "bach"}, ValueError, "normalization must be one of batch, instance, layer, none; got"),
         ({"embed_dim": 15}, ValueError, "embed_dim 15 is not a multiple of num_heads 8"),
         ({"resume": "runs/x", "epochs": 16}, ValueError, "--resume goes on with .*; leave out --epochs"),
     ],

@@ -151,8 +151,8 @@ def test_times_with_and_without_dates_are_rounded_alike(day):
 
 def test_a_misspelt_column_is_noted():
     table = {"x": [0, 1], "y": [0, 0], "demands": [0, 1], "colour": ["", "red"]}
-    assert read_task(table).notes == ("columns that are not used: demands, colour; did you mean demand by demands?",)
-    with pytest.raises(InvalidInput, match=r"OP needs prize.*; did you mean prize by prizes\?"):
+    assert read_task(table).notes == ("columns that are not used: demands, colour; demands: did you mean demand?",)
+    with pytest.raises(InvalidInput, match=r"OP needs prize.*; prizes: did you mean prize\?"):
         read_task({"x": [0, 1], "y": [0, 0], "prizes": [0, 1]}, problem="OP")
 
 

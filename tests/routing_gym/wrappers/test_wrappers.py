@@ -120,7 +120,6 @@ def test_torch_lanes_are_the_numpy_lanes(mode):
 
 
 @pytest.mark.filterwarnings("ignore:.*is different from the unwrapped version")  # of every wrapped environment
-@pytest.mark.filterwarnings("ignore:matplotlib opens no window:UserWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_gymnasium_checker_passes(name):
     check_env(make("OP", name))

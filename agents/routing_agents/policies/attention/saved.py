@@ -52,8 +52,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         each run that led to these weights, from its checkpoint, the first run first.
 
     Raises:
-        CheckpointError: The file cannot be read, or its network has other sizes, or another normalization than the
-            default of `model`; one that is chosen may differ.
+        CheckpointError: The file cannot be read, or its network has other sizes; or `model` has the default
+            normalization, and the network another one.
     """
     path = path / BEST if path.is_dir() else path
     tensors, header = load(path)
@@ -62,9 +62,10 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     if not isinstance(found, dict) or {**found, **options} != wanted:
         raise CheckpointError(f"{path}: a network of {found}; asked for is {wanted}")
     norm, chosen = found.get("normalization"), wanted.get("normalization")
-    if norm != chosen and chosen == ModelConfig.normalization:
-        told = f"with --normalization {chosen}, the default, its weights are worth little"
-        raise CheckpointError(f"{path}: a network with {norm} normalization; {told}: add --normalization {norm}")
+    if norm != chosen and chosen == type(model.config)().normalization and found.get("encoder") != "lstm":
+        option = "normalization" if isinstance(model, AttentionModel) else "pointer.normalization"
+        told = f"with {chosen}, the default, its weights are worth little"
+        raise CheckpointError(f"{path}: a network with {norm} normalization; {told}: add --{option} {norm}")
     weights, expected = group(tensors, "model"), model.state_dict()
     if isinstance(model, AttentionModel):  # other networks read the same inputs for every problem
         features = features_of(rebuild(header)[1])
