@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -36,8 +36,8 @@ def train(env_id: str | None = None, **settings: Any) -> Path:
 
     Raises:
         TypeError: There is no such option.
-        ValueError: An option is invalid.
-        OSError: The run's folder cannot be written, or there is none to resume.
+        ValueError: An option is invalid, or there is no run to resume in this process.
+        OSError: The run's folder cannot be written.
         TrainingDivergedError: The loss or the gradient is not finite.
     """
     script = load_script(cli.SCRIPTS["train"])
@@ -90,7 +90,7 @@ def read_settings(kind: Any, settings: Mapping[str, Any]) -> Any:
         elif name == "env_kwargs" and isinstance(value, Mapping):
             values[name] = {key: one if isinstance(one, str) else json.dumps(one) for key, one in value.items()}
         elif name in hints:
-            values[name] = value if is_dataclass(value) else converted(hints[name], value, name)
+            values[name] = value if type(value) is hints[name] else converted(hints[name], value, name)
         elif name in of_network:
             network[name] = converted(of_network[name], value, name)
         else:
