@@ -130,7 +130,7 @@ def test_classes_that_cannot_be_registered(given, error, message):
 
 
 def test_modules_that_an_environment_variable_names(tmp_path):
-    """Two processes train on a problem of a module outside the package; another command solves with the checkpoint."""
+    """A process trains on a problem of a module outside the package; another command solves with the checkpoint."""
     (tmp_path / "my_problems.py").write_text(
         "import routing_gym\nclass Other(routing_gym.TSP):\n    name = 'OTHER'\nrouting_gym.register(Other)\n"
     )
@@ -142,7 +142,7 @@ def test_modules_that_an_environment_variable_names(tmp_path):
         command = [sys.executable, AGENTS / script, *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
 
-    trained = run("am_reinforce.py", "--env-id", "routing/OTHER-10", "--processes", "2", *SMALL[2:], "--epochs", "1")
+    trained = run("am_reinforce.py", "--env-id", "routing/OTHER-10", "--processes", "1", *SMALL[2:], "--epochs", "1")
     assert trained.returncode == 0, trained.stderr
     solved = run("solve.py", "--checkpoint", "runs/run", "cities.csv")
     assert solved.returncode == 0, solved.stderr
