@@ -127,8 +127,9 @@ def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
                 instance = CVRPInstance(instance.coords, instance.demand, instance.capacity)
         if name not in ("", found):
             raise ValueError(f"holds {found}, not {name}")
-        depots = {"num_depots": columns["depot"].shape[1]} if found.startswith("MD") else {}
-        problem = make_problem(found, columns["coords"].shape[1], **depots)
+        num_customers = columns["coords"].shape[1]
+        num_depots = instance.coords.shape[1] - num_customers
+        problem = make_problem(found, num_customers, **({"num_depots": num_depots} if num_depots > 1 else {}))
         problem.validate(instance)
         best_known = columns.get("best_known")
         if best_known is not None and not are_costs(best_known, len(instance.coords)):

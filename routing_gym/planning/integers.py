@@ -13,7 +13,8 @@ LEAST_SCALE = 400.0  # least number of these for the cheapest vehicle, as long a
 MOST_SCALE = 4e9
 TICKS = 6000.0  # integers per minute: whole seconds and hundredths of minutes are exact
 NEVER = 2**52
-FORBIDDEN = 2500  # cost, in longest edges, of one to a refused stop, or from a pickup to a delivery that comes first
+# Cost, in longest edges, of an edge to a refused stop, or from a pickup to a delivery if deliveries come first.
+FORBIDDEN = 2500
 UNSERVED = (
     3.0  # price of a stop that must be served, in longest edges: more than any detour; PyVRP fails with larger prices
 )

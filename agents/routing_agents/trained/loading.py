@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -116,10 +115,11 @@ def near_name(name: str, published: Sequence[str]) -> str | None:
     if parts is None or problem not in PROBLEMS:
         return next(iter(get_close_matches(name.upper(), published, 1)), None)
     near = f"{problem}-{parts[2] or 50}"
-    with suppress(ValueError):  # some problems have no weights
+    try:
         find_weights(problem, 50)
-        return near if near != name else None
-    return None
+    except ValueError:  # some problems have no weights
+        return None
+    return near if near != name else None
 
 
 def rebuild(header: dict[str, Any]) -> tuple[Any, Any]:

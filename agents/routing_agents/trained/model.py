@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from routing_gym import render
 from routing_gym.arrays import IntArray, any_array, batch_size, cast_instance, to_backend, to_numpy
 from routing_gym.data.own import OwnInstance, as_floats, from_columns
 from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.render.figure import png
 from routing_gym.rollout import Rollout
 
 DECODINGS = ("greedy", "starts", "sampling", "beam")
@@ -69,9 +69,7 @@ class SolvedInstance:
 
     def _repr_png_(self) -> bytes:
         """Return the picture as PNG data, for notebooks."""
-        picture = io.BytesIO()
-        render.draw(self.problem, self.instance, self.actions, title=self.title).savefig(picture, format="png")
-        return picture.getvalue()
+        return png(render.draw(self.problem, self.instance, self.actions, title=self.title))
 
 
 @dataclass(frozen=True, eq=False)
