@@ -18,11 +18,11 @@ from routing_gym.optional import require
 from routing_gym.planning.integers import NEVER, Numbers, of_types, rounded_up
 from routing_gym.planning.task import Task
 from routing_gym.solvers.external.ortools import guided_local_search, visits
+from routing_gym.solvers.external.pyvrp import MAX_PENALTY, largest_penalty
 from routing_gym.solvers.external.pyvrp_routes import visits_of
 
 Routes = list[list[int]]
 Stop = Callable[[], bool]  # called between the steps of a solver
-MOST_PENALTY = 100_000.0  # maximum cost of a unit of excess load, time or length: PyVRP's default
 
 
 @contextmanager
@@ -65,10 +65,11 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
     must = np.isinf(task.penalty)
     runtime = require("pyvrp.stop", "solvers").MaxRuntime
 
-    def run(required: Any, share: float, start: Any = None, most: float = MOST_PENALTY) -> Any:
+    def run(required: Any, share: float, start: Any = None, most: float | None = None) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings that there may be no feasible plan; checked with is_feasible
             data = pyvrp_data(pyvrp, numbers, required)
+            penalty = pyvrp.PenaltyParams(max_penalty=most or largest_penalty(data))
             late = runtime(share * seconds)
             return pyvrp.solve(
                 data,
@@ -76,7 +77,7 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
                 seed=seed,
                 collect_stats=False,
                 display=False,
-                params=pyvrp.SolveParams(penalty=pyvrp.PenaltyParams(max_penalty=most)),
+                params=pyvrp.SolveParams(penalty=penalty),
                 initial_solution=start,
             )
 
@@ -89,11 +90,11 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
         found, share = run(must, 0.5), 0.5
         if found.is_feasible():
             return routes_of(numbers, run(must, 0.5, found.best))
-    found = run(must & False, share / 2)
-    start, most = found.best, MOST_PENALTY
-    if not found.is_feasible():  # a unit of excess has to cost more than the stop that it serves
-        start, most = None, max(most, 2 * float(numbers.price.max()))
-    return routes_of(numbers, run(must & False, share / 2, start, most))
+    none = np.zeros_like(must)
+    found = run(none, share / 2, most=MAX_PENALTY)  # plans are longer with larger penalties
+    if found.is_feasible():
+        return routes_of(numbers, run(none, share / 2, found.best, MAX_PENALTY))
+    return routes_of(numbers, run(none, share / 2))
 
 
 def of_both(task: Task) -> bool:
@@ -102,7 +103,7 @@ def of_both(task: Task) -> bool:
 
 
 def minimises_km(task: Task) -> bool:
-    """Return whether `solve_pyvrp` minimises km instead of minutes: PyVRP limits what it minimises, or times.
+    """Return whether `solve_pyvrp` minimises km instead of minutes: in PyVRP, minutes would include waiting.
 
     Without time windows and limits on time, km can take the place of the times; see `exchanged`.
     """
@@ -155,6 +156,7 @@ def routes_of(numbers: Numbers, found: Any) -> Routes:
 def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
     """Return the task in PyVRP's data format."""
     task, types = numbers.task, of_types(numbers)
+    prizes = np.where(np.isinf(task.penalty), numbers.unserved, numbers.price)
 
     def times(node: int, prefix: str = "") -> dict[str, int]:
         names = {"service_duration": numbers.service, "tw_early": numbers.ready, "tw_late": numbers.due}
@@ -162,7 +164,7 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
 
     def served(*nodes: int) -> dict[str, Any]:
         must = bool(required[list(nodes)].any())
-        return {"required": must, "prize": 0 if must else int(numbers.price[list(nodes)].sum())}
+        return {"required": must, "prize": 0 if must else int(prizes[list(nodes)].sum())}
 
     clients = [
         pyvrp.Client(node, [int(task.delivery[node])], [int(task.pickup[node])], **times(node), **served(node))
@@ -213,7 +215,7 @@ def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
     vehicle["fixed_cost"], vehicle["profile"] = numbers.fixed_cost, profile
     vehicle["start_depot"] = vehicle["end_depot"] = task.depots.index(task.depot)
     vehicle["capacity"] = [NEVER if task.capacity is None else int(task.capacity)]
-    if not task.open and np.isfinite(task.due[task.depot]):
+    if np.isfinite(task.due[task.depot]):
         vehicle["tw_late"] = int(numbers.due[task.depot])
     if numbers.max_km is not None:
         vehicle["max_distance"] = int(numbers.max_km * task.cost_per_unit + 1e-6)
@@ -278,7 +280,7 @@ def add_times(routing: Any, manager: Any, numbers: Numbers, fleet: list[Numbers]
     for vehicle, one in enumerate(fleet):
         depot = one.task.depot
         time.CumulVar(routing.Start(vehicle)).SetMin(int(one.ready[depot]))
-        time.CumulVar(routing.End(vehicle)).SetMax(NEVER if task.open else int(one.due[depot]))
+        time.CumulVar(routing.End(vehicle)).SetMax(int(one.due[depot]))
         if one.max_minutes is not None:
             time.SetSpanUpperBoundForVehicle(one.max_minutes, vehicle)
 

@@ -74,7 +74,7 @@ def insert_all(rules: Rules, routes: list[Route], waiting: Iterable[int]) -> tup
             extra, at = best_place(rules.kinds[route.kind], unit, route, 0, most)
             if at:
                 most, chosen, place = extra, k, at
-        alone = next(iter(rules.new_routes(unit, routes)), None)
+        alone = min(rules.new_routes(unit, routes), key=lambda route: route.cost, default=None)
         if alone is not None and alone.cost < most:
             routes.append(alone)
             continue

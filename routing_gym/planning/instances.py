@@ -67,6 +67,27 @@ def plain_instance(rules: Rules) -> tuple[OwnInstance, list[int]]:
     return from_columns(name, chosen, name=task.source), rows
 
 
+def omitted(task: Task, problem: str, num_routes: int) -> list[str]:
+    """Return what a plain task asks for, and an instance of a problem omits, in words; see `plain_instance`.
+
+    Args:
+        task: The task.
+        problem: Problem of the instance.
+        num_routes: Number of routes of its solution.
+    """
+    limited = "max_length" in {column.name for column in columns_of(problem)}
+    asked = {
+        "types of vehicles": bool(task.types),
+        "costs of vehicles": task.priced and not task.types,
+        "the number of vehicles": task.count is not None and num_routes > task.count,
+        "penalties": bool(np.isfinite(task.penalty[task.stops]).any()),
+        "pickups among deliveries": task.mixed and task.pickup_at is None and bool(task.pickup.any()),
+        "max_length": task.max_km is not None and not limited,
+        "max_duration": any(kind.max_minutes is not None for kind in task.types or (task,)),
+    }
+    return [words for words, given in asked.items() if given]
+
+
 def ratio_of(metric: FloatArray, km: FloatArray) -> float | None:
     """Return the number of metric units per km; None if it differs between edges."""
     if not km.any():

@@ -13,11 +13,11 @@ LEAST_SCALE = 400.0  # least number of these for the cheapest vehicle, as long a
 MOST_SCALE = 4e9
 TICKS = 6000.0  # integers per minute: whole seconds and hundredths of minutes are exact
 NEVER = 2**52
-# Cost, in longest edges, of an edge to a refused stop, or from a pickup to a delivery if deliveries come first.
+# Least cost, in longest edges, of an edge to a refused stop, or from a pickup to a delivery if deliveries come first.
 FORBIDDEN = 2500
-UNSERVED = (
-    3.0  # price of a stop that must be served, in longest edges: more than any detour; PyVRP fails with larger prices
-)
+OUTWEIGHS = 8  # the same cost, relative to the price of a stop that must be served
+MOST_PRICE = 4e10  # largest penalty, which those of PyVRP for an excess can exceed; larger ones make lengths coarser
+UNSERVED = 3.0  # price of a stop that must be served, in longest edges: with a larger one, PyVRP's plans are longer
 
 
 def in_ticks(values: FloatArray, ticks: float, up: bool) -> IntArray:
@@ -42,6 +42,8 @@ class Numbers:
         scale: Integers in a cost of 1.
         dearest: Highest cost per unit of a vehicle.
         forbidding: Cost of a forbidden edge.
+        unserved: Least price of a stop that must be served.
+        price: Cost of leaving each stop out; see `Task.prices`.
     """
 
     def __init__(self, task: Task, whole: Numbers | None = None) -> None:
@@ -51,9 +53,13 @@ class Numbers:
             costs = [kind.cost_per_unit for kind in task.types or (task,)]
             self.dearest, cheapest = max(costs), min(costs)
             longest = min(max(COST_SCALE, LEAST_SCALE * self.dearest / cheapest), MOST_SCALE)
-            self.scale, self.forbidding = longest / (unit * self.dearest), round(FORBIDDEN * longest)
+            most = float(task.penalty[np.isfinite(task.penalty)].max(initial=0.0))
+            self.scale = min(longest / (unit * self.dearest), MOST_PRICE / most if most else np.inf)
+            self.unserved = self.scale * (UNSERVED * self.dearest * task.costs.max() + task.fixed_cost + most)
+            self.forbidding = round(max(FORBIDDEN * longest, OUTWEIGHS * self.unserved))
         else:
-            self.dearest, self.scale, self.forbidding = whole.dearest, whole.scale, whole.forbidding
+            self.dearest, self.scale = whole.dearest, whole.scale
+            self.unserved, self.forbidding = whole.unserved, whole.forbidding
         self.legs = task.costs * self.scale
         ticks = TICKS / min(1.0, unit_of(task.minutes))
         self.durations = in_ticks(task.minutes, ticks, up=True)
@@ -64,10 +70,7 @@ class Numbers:
         per_km = self.scale * unit / unit_of(task.km)
         self.km = task.km * per_km
         self.max_km = None if task.max_km is None else task.max_km * per_km
-        most = UNSERVED * task.cost_per_unit * task.costs.max() + task.fixed_cost
-        price, must = np.minimum(task.penalty, most), np.isinf(task.penalty)
-        price[must] += price[~must].max(initial=0.0)  # so that none is left out in favour of an optional one
-        self.price = np.rint(price * self.scale)
+        self.price = np.rint(np.minimum(task.prices * self.scale, self.forbidding / 2))
         self.fixed_cost = round(task.fixed_cost * self.scale)
         self.forbidden = np.zeros(task.costs.shape, dtype=bool)
         depots = list(task.depots)

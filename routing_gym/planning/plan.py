@@ -17,7 +17,7 @@ from routing_gym.planning.routes import Rules
 from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Task
 from routing_gym.planning.text import plan_csv, plan_text
-from routing_gym.planning.timetable import PlanData, Unserved, explain, timetable
+from routing_gym.planning.timetable import PlanData, Unserved, explained, timetable
 from routing_gym.problem import AnyProblem
 
 
@@ -90,7 +90,7 @@ def plan_of(rules: Rules, routes: Sequence[Sequence[int]], absent: Sequence[int]
         )
         for k, kind, nodes in kinds
     )
-    unserved = tuple(explain(rules, [list(nodes) for nodes in routes], node) for node in sorted(absent))
+    unserved = explained(rules, [list(nodes) for nodes in routes], absent)
     lengths = (route.km if task.minimise == "km" else route.minutes for route in planned)
     cost = sum(kind.task.price(length) for (_, kind, _), length in zip(kinds, lengths, strict=True))
     cost += sum(float(task.penalty[node]) for node in absent if np.isfinite(task.penalty[node]))

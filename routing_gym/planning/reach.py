@@ -38,11 +38,12 @@ def check_reach(task: Task, table: Table, headers: Mapping[str, str]) -> None:
                 "window is closed; let it close later, start earlier, or give the stop a penalty"
             )
             raise table.error(row, headers.get("due_time", "latest"), told, task.at(task.due[row]))
-        if not any(task.open or back <= kind.due[kind.depot] + SLACK for kind, _, back in times):
+        if not any(back <= kind.due[kind.depot] + SLACK for kind, _, back in times):
             first, _, back = min(times, key=lambda one: one[2])
+            ends, work = ("done", "vehicles work until") if task.open else ("back", "the depot closes at")
             told = (
-                f"a vehicle that serves only this stop is back at {task.at(back)}, and the depot closes at "
-                f"{task.at(first.due[first.depot])}; let it close later, or give the stop a penalty"
+                f"a vehicle that serves only this stop is {ends} at {task.at(back)}, and {work} "
+                f"{task.at(first.due[first.depot])}; let it end later, or give the stop a penalty"
             )
             raise table.error(row, headers.get("ready_time", "earliest"), told, task.at(task.ready[row]))
 
@@ -136,17 +137,17 @@ def keeps(kind: Task, row: int, ways: Ways) -> bool:
 
 def in_time(kind: Task, rows: Sequence[int], times: Sequence[float]) -> bool:
     """Return whether arrivals at some stops and back at the depot are in time."""
-    latest = [*kind.due[list(rows)].tolist(), np.inf if kind.open else float(kind.due[kind.depot])]
+    latest = [*kind.due[list(rows)].tolist(), float(kind.due[kind.depot])]
     return all(time <= late + SLACK for time, late in zip(times, latest, strict=True))
 
 
 def arrivals(kind: Task, rows: Sequence[int], ways: Ways) -> list[float]:
-    """Return the arrivals at some stops in this order, and back at the depot."""
+    """Return the arrivals at some stops in this order, then back at the depot; or, if open, the end of service."""
     time, before, found = float(kind.ready[kind.depot]), kind.depot, []
-    for row in (*rows, kind.depot):
+    for row in rows:
         found.append(float(ways(kind, before, time)[row]))
         time, before = max(found[-1], float(kind.ready[row])) + float(kind.service[row]), row
-    return found
+    return [*found, time if kind.open else float(ways(kind, before, time)[kind.depot])]
 
 
 def direct(kind: Task, row: int, time: float) -> FloatArray:

@@ -82,11 +82,13 @@ class Pool:
             constraints=optimize.LinearConstraint(matrix, low, high),
             options={"time_limit": seconds / 2, "mip_rel_gap": GAP},
         )
-        if found.x is None or found.fun >= cost - LEAST_GAIN:
+        if found.x is None:
             return None
         chosen = found.x > 0.5
         picked = [route for route, taken in zip(kept, chosen[: len(kept)], strict=True) if taken]
-        return picked, [node for node, taken in zip(stops, chosen[len(kept) :], strict=True) if taken]
+        absent = [node for node, taken in zip(stops, chosen[len(kept) :], strict=True) if taken]
+        better = self.rules.total(picked, absent) < cost - LEAST_GAIN  # HiGHS sums large prices less exactly
+        return (picked, absent) if better else None
 
     def program(self, routes: Sequence[Route]) -> tuple[FloatArray, Any]:
         """Return the costs and the constraint matrix: a column for each route, then one for leaving out each stop.

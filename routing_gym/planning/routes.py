@@ -67,10 +67,7 @@ class Rules:
         self.deliveries = {source: node for node, source in enumerate(self.sources) if source}  # by pickup
         self.loaded = task.loaded.tolist()
         self.in_order = not task.mixed and bool(task.pickup.any())  # deliveries before pickups
-        dearest = max(1e-9, *map(max, self.costs))
-        most = 4.0 * (dearest * len(task.ids) + task.fixed_cost)
-        self.price = [min(one, most) for one in task.penalty.tolist()]  # cost of leaving a stop out
-        self.price[0] = 0.0
+        self.price = task.prices.tolist()
         self.limit(task, 0)
         self.most_remembered = MOST_REMEMBERED // max(1, len(task.types))
         self.kinds = [self]
@@ -87,7 +84,7 @@ class Rules:
         self.ready = task.ready.tolist()
         self.due = [late + SLACK for late in task.due.tolist()]
         self.ready[0], self.due[0] = self.ready[task.depot], self.due[task.depot]
-        self.end = NEVER if task.open else self.due[0]
+        self.end = self.due[0]
         self.fixed_cost = task.fixed_cost
         self.head = tuple(visit.row for visit in task.driven[1:] if visit.row != task.depot)  # of each route
         self.left = [visit.departure for visit in task.driven]  # from the depot and these stops; the return, if made

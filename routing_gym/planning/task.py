@@ -51,7 +51,8 @@ class Task:
         pickup: Units to pick up, times `units`.
         units: Power of ten that makes all amounts whole.
         ready: Earliest start of service, in minutes: (A,); for the depot, the earliest departure of the vehicles.
-        due: Latest start of service, inf for none; for the depot, the latest return.
+        due: Latest start of service, inf for none; for the depot, the latest return; if vehicles stay at their last
+            stop, the latest end of its service.
         service: Service minutes at each stop.
         penalty: Cost of leaving a stop out, in the unit that is minimised; inf for stops that must be served.
         mixed: Whether pickups and deliveries may alternate on a route; otherwise all deliveries come first.
@@ -210,6 +211,15 @@ class Task:
         """Return the index in `types` of a vehicle, counted from 0; 0 if all vehicles are alike."""
         ends = accumulate(kind.count or 0 for kind in self.types)
         return next((place for place, end in enumerate(ends) if number < end), 0)
+
+    @property
+    def prices(self) -> FloatArray:
+        """Cost of leaving each stop out: its penalty; for stops that must be served, more than any plan costs: (A,)."""
+        optional, longest = np.isfinite(self.penalty), float(self.costs.max())
+        route = max(2.0 * longest * kind.cost_per_unit + kind.fixed_cost for kind in self.types or (self,))
+        most = max(len(self.ids) * route + float(self.penalty[optional].sum()), SLACK)
+        prices: FloatArray = np.where(optional, self.penalty, most)
+        return prices
 
     @property
     def priced(self) -> bool:

@@ -83,8 +83,13 @@ def shift_minutes(fleet: Fleet, name: str, origin: datetime | None) -> float:
     return minutes(one, origin)
 
 
-def working_hours(fleet: Fleet, opens: float, closes: float, origin: datetime | None) -> tuple[float, float]:
+def working_hours(
+    fleet: Fleet, opens: float, closes: float, origin: datetime | None, is_open: bool
+) -> tuple[float, float]:
     """Return the earliest departure from the depot and the latest return to it, in minutes.
+
+    If vehicles stay at their last stop (`is_open`), the depot may close before, and the end is that of the last
+    service.
 
     Raises:
         InvalidInput: The shift ends before it starts, or while the depot is closed.
@@ -95,7 +100,7 @@ def working_hours(fleet: Fleet, opens: float, closes: float, origin: datetime | 
             f"{fleet.place}: found a shift that ends before it starts, or while the depot is closed; change earliest "
             "or latest"
         )
-    return max(opens, start), min(closes, end)
+    return max(opens, start), end if is_open else min(closes, end)
 
 
 def minutes(one: Any, origin: datetime | None) -> float:

@@ -6,8 +6,9 @@ Times, km and costs are computed here from the task's matrices, independently of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -212,8 +213,24 @@ def timetable(
     return PlannedRoute(vehicle, tuple(visits))
 
 
-def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
-    """Return the reason why a stop is left out: the limit without which it would fit, alone or into a route."""
+def explained(rules: Rules, routes: list[list[int]], absent: Iterable[int]) -> tuple[Unserved, ...]:
+    """Return the stops that are left out, with the reason of each one."""
+    task = rules.task
+    unlimited: dict[str, dict[str, Any]] = {
+        "capacity": {"capacity": None},
+        "window": {"due": np.full(len(task.due), np.inf)},
+        "distance": {"max_km": None},
+        "duration": {"max_minutes": None},
+    }
+    without = cache(lambda limit: Rules(task.replaced(**unlimited[limit])))
+    return tuple(explain(rules, routes, node, without) for node in sorted(absent))
+
+
+def explain(rules: Rules, routes: list[list[int]], node: int, without: Callable[[str], Rules]) -> Unserved:
+    """Return the reason why a stop is left out: the limit without which it would fit, alone or into a route.
+
+    `without` returns the rules without a limit.
+    """
     task = rules.task
     amount, unit = max(task.delivery[node], task.pickup[node]), rules.unit(node)
 
@@ -239,7 +256,7 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
         who = "a route" if len(roomy) == len(serving) else "a route of a vehicle with room for it"
         return told("distance", f"{alone:.1f} km there and back; {who} may have {max(limits):g}")
     if all(kind.route((*kind.head, *unit)) is None for kind in rules.kinds):
-        free = Rules(task.replaced(max_minutes=None)).kinds
+        free = without("duration").kinds
         late = [kind for kind, same in zip(rules.kinds, free, strict=True) if same.route(unit) is not None]
         if late:
             kind = min(late, key=lambda kind: kind.least_duration(unit) - kind.max_minutes)
@@ -250,21 +267,15 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
     vehicles = (
         f"all {rules.most_routes} vehicles are in use; one more could serve it" if all_used else "vehicles are left"
     )
-    relaxations = {
-        "capacity": task.replaced(capacity=None),
-        "window": task.replaced(due=np.full(len(task.due), np.inf)),
-        "distance": task.replaced(max_km=None),
-        "duration": task.replaced(max_minutes=None),
+    tight = {
+        "capacity": f"no vehicle has {task.amount(amount):g} units free",
+        "window": "no vehicle can be there in time and keep its other windows",
+        "distance": f"no route has {alone:.1f} km left, or less for a detour",
+        "duration": "no vehicle may be away for long enough",
     }
-    for reason, relaxed in relaxations.items():
-        if fits(Rules(relaxed), routes, unit):
-            words = {
-                "capacity": f"no vehicle has {task.amount(amount):g} units free",
-                "window": "no vehicle can be there in time and keep its other windows",
-                "distance": f"no route has {alone:.1f} km left, or less for a detour",
-                "duration": "no vehicle may be away for long enough",
-            }
-            return told(reason, f"{words[reason]}; {vehicles}")
+    for reason, words in tight.items():
+        if fits(without(reason), routes, unit):
+            return told(reason, f"{words}; {vehicles}")
     return told("fleet", vehicles)
 
 

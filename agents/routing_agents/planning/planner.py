@@ -16,7 +16,7 @@ from routing_agents.terminal import STOPPED
 from routing_agents.trained import TrainedModel
 from routing_gym.planning import external
 from routing_gym.planning.fitting import fit
-from routing_gym.planning.instances import plain_instance, routes_in
+from routing_gym.planning.instances import omitted, plain_instance, routes_in
 from routing_gym.planning.plan import Plan, plan_of
 from routing_gym.planning.reading import read_task
 from routing_gym.planning.routes import Rules
@@ -287,9 +287,10 @@ def classical(rules: Rules, name: str, seconds: float, seed: int, told: Progress
             routes = external.SOLVERS[name](rules.task, seconds, seed, stop.is_set)
         notes: tuple[str, ...] = (STOPPED,) if stop.is_set() else ()
         if name == "pyvrp" and external.minimises_km(rules.task):
-            notes += ("pyvrp minimised km instead of minutes: it limits km only if it minimises them; choose search",)
+            notes += ("pyvrp minimised km instead of minutes, since km are limited, too; choose search",)
         return candidate(rules, name, routes, notes)
     own, rows = plain_instance(rules)
-    moved = (f"{name} knows one type of vehicle: it planned with the largest; other stops were moved",)
     routes = routes_in(own, rows, others.actions_of(own, name, seconds, seed))
-    return candidate(rules, name, routes, moved if rules.task.types else ())
+    without = omitted(rules.task, own.problem.name, len(routes))
+    note = f"{name} solved {own.problem.name}, without {', '.join(without)}; routes that break a limit were changed"
+    return candidate(rules, name, routes, (note,) if without else ())
