@@ -173,7 +173,7 @@ def main(args: Args) -> list[Solved] | list[Plan]:
         ValueError: A file could not be solved; see also `make_jobs`, `check_used` and `check_outputs`.
     """
     keep_freed_memory()
-    tables = [path for path in args.files if is_plan(path, args)]
+    tables = [path for path in args.files if is_plan(path, args, MODEL_OPTIONS)]
     check_plan_options(args, next(iter(tables), None), MODEL_OPTIONS if tables else ())
     if not tables:
         return solve(args)

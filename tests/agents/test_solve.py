@@ -18,6 +18,7 @@ from routing_agents.terminal import command_line
 from routing_agents.trained import TrainedModel
 from routing_gym.data import FileInstance, save_npz
 from routing_gym.data.own import from_columns
+from routing_gym.planning import Task, read_task
 from routing_gym.problem import InfeasibleTour
 from routing_gym.problems import make_problem
 from routing_gym.solvers.runtime.work import Inline
@@ -114,17 +115,39 @@ def test_solve_csv(tmp_path, capsys):
 
     The output names the columns that are not used, as they are.
     """
-    rows = "id;X;Y;Demand;[earliest]\nd;0;0;0;8\na;10,0;0;3;9\n\nb;20,0;0;3;9\n"
+    rows = "key;X;Y;Demand;[earliest]\nd;0;0;0;8\na;10,0;0;3;9\n\nb;20,0;0;3;9\n"
     (tmp_path / "own.csv").write_text(rows)
     args = solve_script.Args(files=(tmp_path / "own.csv",), capacity=5, out=tmp_path / "out")
     (solved,) = solve_script.main(args)
     assert solved.cost == pytest.approx(60)
-    assert "own.csv: columns that are not used: 'id', '[earliest]'." in capsys.readouterr().out
+    assert "own.csv: columns that are not used: 'key', '[earliest]'." in capsys.readouterr().out
     lines = (tmp_path / "out" / "own.csv").read_text().splitlines()
     assert lines[:2] == ["row,x,y,demand", "0,0,0,0"]
     assert sorted(line[0] for line in lines[1:]) == ["0", "0", "0", "1", "2"]
     with pytest.raises(ValueError, match="own.csv: CVRP needs --capacity; give it, or"):
         solve_script.main(replace(args, capacity=None))
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "planned"),
+    [
+        ("x,y,demand,pickup\n0,0,0,0\n5,0,0,4\n9,3,2,0\n", {"capacity": 5}, True),  # amounts
+        ("x,y,demand,pickup\n0,0,0,0\n5,0,2,0\n9,3,2,1\n", {"capacity": 5, "problem": "PDVRP"}, False),  # rows
+        ("x,y,pickup\n0,0,0\n5,0,4\n9,3,1\n", {"capacity": 5}, True),
+        ("x,y,pickup\n0,0,0\n5,0,0\n9,3,1\n", {}, False),
+        ("x,y,penalty\n0,0,\n5,0,\n9,3,2\n", {}, True),
+        ("x,y,demand,penalty\n0,0,0,\n5,0,1,\n9,3,2,2\n", {"capacity": 5}, True),
+        ("x,y,prize,penalty\n0,0,0,0\n5,0,2,1\n9,3,2,1\n", {"required_prize": 2}, False),
+        ("id,x,y\nD,0,0\nA,5,0\nB,9,3\n", {}, True),
+        ("id,x,y\nD,0,0\nA,5,0\nB,9,3\n", {"decoding": "greedy"}, False),
+    ],
+)
+def test_tables_of_stops(tmp_path, monkeypatch, text, given, planned):
+    """Columns of stops make a table of stops, unless they belong to a problem, or an option says so."""
+    monkeypatch.setattr(solve_script, "plan", lambda path, args: read_task(path, **args.all_numbers))
+    (tmp_path / "own.csv").write_text(text)
+    (result,) = solve_script.main(solve_script.Args((tmp_path / "own.csv",), out=tmp_path / "out", **given))
+    assert isinstance(result, Task) == planned
 
 
 def test_csv_files_of_tours_end_with_one_depot():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -56,13 +56,23 @@ class PlanArgs:
     """Write a chart of windows, waiting and service."""
 
 
+def changed(args: Any, names: Iterable[str]) -> list[str]:
+    """Return which of these options differ from their defaults."""
+    defaults = {field.name: field.default for field in fields(args)}
+    return [name for name in names if getattr(args, name) != defaults[name]]
+
+
 def options_given(args: PlanArgs) -> list[str]:
     """Return the names of the options for tables of stops that differ from their defaults."""
-    return [field.name for field in fields(PlanArgs) if getattr(args, field.name) != field.default]
+    return changed(args, (field.name for field in fields(PlanArgs)))
 
 
-def is_plan(path: Path, args: PlanArgs) -> bool:
-    """Return whether a file is a table of stops: a CSV file with columns or options that only such tables have."""
+def is_plan(path: Path, args: Any, model_options: Iterable[str]) -> bool:
+    """Return whether a file is a table of stops.
+
+    It is a CSV file with a column or an option that only such tables have. Without --problem and options of models, it
+    is also one with columns that have another meaning in the instances of problems, or none.
+    """
     if path.suffix.lower() != ".csv":
         return False
     if options_given(args):
@@ -72,7 +82,13 @@ def is_plan(path: Path, args: PlanArgs) -> bool:
     except (ValueError, OSError):  # reported when the file is read again
         return False
     other_names = set(headers.values()) - set(headers)
-    return bool(other_names or {"lat", "lon", "pickup_at", "vehicles"} & headers.keys())
+    if other_names or {"lat", "lon", "pickup_at", "vehicles"} & headers.keys():
+        return True
+    if args.problem is not None or changed(args, model_options):
+        return False
+    amounts = "pickup" in headers and ("demand" in headers or args.capacity is not None)
+    optional = "penalty" in headers and "prize" not in headers
+    return amounts or optional or bool({"id", "name"} & headers.keys())
 
 
 def check_plan_options(args: Any, table: Path | None, unused: tuple[str, ...]) -> None:
@@ -87,11 +103,9 @@ def check_plan_options(args: Any, table: Path | None, unused: tuple[str, ...]) -
         return
     if len(args.files) > 1 and (given := options_given(args)):
         raise ValueError(f"{option(given[0])} is for one table of stops, got {len(args.files)} files; solve them apart")
-    defaults = {field.name: field.default for field in fields(args)}
-    for name in unused:
-        if getattr(args, name) != defaults[name]:
-            remedy = "give --seconds and --solver" if name == "improve" else "leave it out"
-            raise ValueError(f"{option(name)} has no effect on a table of stops; {remedy}")
+    for name in changed(args, unused):
+        remedy = "give --seconds and --solver" if name == "improve" else "leave it out"
+        raise ValueError(f"{option(name)} has no effect on a table of stops; {remedy}")
 
 
 def outputs(path: Path, args: Any) -> dict[str, Path]:
