@@ -105,7 +105,8 @@ def given_of(
         columns = columns - {"backhaul"} | {"pickup"}
         if problem is None:  # several routes, also without amounts
             columns, numbers = columns | {"demand"}, numbers | {"capacity"}
-    return Given(frozenset(columns), numbers, located, bool(matrices), fleet.open, fleet.count)
+    routes = fleet.differs or fleet.has_hours
+    return Given(frozenset(columns), numbers, located, bool(matrices), fleet.open, fleet.count, routes)
 
 
 def unused_by(problem: str, given: Given, parsed: Parsed, fleet: Fleet) -> frozenset[str]:
@@ -131,10 +132,11 @@ def check_fleet(rules: AnyProblem, names: Collection[str], fleet: Fleet) -> None
         InvalidInput: The problem does not support them.
     """
     plain = rules.plain_routes and rules.has_depot
-    if not plain and (len(fleet.types) > 1 or fleet.fixed_cost or fleet.cost_per_unit or fleet.max_duration):
+    if (fleet.differs and not plain) or (fleet.has_hours and not rules.plain_routes):
+        count = ", or give count instead of num_salesmen or MTSP" if "num_salesmen" in names else ""
         raise InvalidInput(
-            f"{fleet.place}: vehicles of {rules.name} must be alike, without costs and max_duration; plan each type on "
-            "its own, or add a demand to the stops and a capacity to the vehicles"
+            f"{fleet.place}: vehicles of {rules.name} must be alike, without hours, costs and max_duration; plan each "
+            f"type on its own{count}"
         )
     if fleet.count not in (None, 1) and "num_salesmen" not in names and not rules.plain_routes:
         raise InvalidInput(f"{fleet.place}: {rules.name} takes no number of vehicles, got {fleet.count}; leave it out")

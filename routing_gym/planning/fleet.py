@@ -69,6 +69,16 @@ class Fleet:
     place: str = "vehicles"
     types: tuple[Fleet, ...] = ()
 
+    @property
+    def differs(self) -> bool:
+        """Return whether vehicles differ, cost something, or have a limit of time: only plain routes take these."""
+        return len(self.types) > 1 or bool(self.fixed_cost or self.cost_per_unit or self.max_duration)
+
+    @property
+    def has_hours(self) -> bool:
+        """Return whether vehicles have working hours."""
+        return self.earliest is not None or self.latest is not None
+
 
 def instance_columns() -> frozenset[str]:
     """Return the names of all columns that problems declare for a whole instance."""

@@ -26,6 +26,7 @@ class Given:
         matrix: Whether there is a matrix.
         open: Whether vehicles stay at their last stop.
         count: Number of vehicles.
+        routes: Whether vehicles differ, or have costs, working hours or a limit of time.
     """
 
     columns: frozenset[str]
@@ -34,6 +35,7 @@ class Given:
     matrix: bool
     open: bool = False
     count: int | None = None
+    routes: bool = False
 
 
 @cache
@@ -89,7 +91,7 @@ def recognise_task(given: Given) -> str:
     tried = [given]
     if OPTIONAL in given.columns:
         tried.append(replace(given, columns=given.columns - {OPTIONAL}))
-    told: list[str] = []
+    told: dict[frozenset[str], str] = {}
     for attempt in tried:
         fitting = []
         for name, rules in kinds():
@@ -98,25 +100,28 @@ def recognise_task(given: Given) -> str:
             if attempt is not given and not rules.plain_routes:
                 continue
             if missing := lacking(rules, attempt):
-                told.append(f"{name} needs {', '.join(missing)}")
+                told.setdefault(frozenset(missing), name)
             else:
                 fitting.append((distance_to(rules, attempt), name))
         if fitting:
             return several_vehicles(min(fitting, key=lambda one: one[0])[1], given)
     columns = ", ".join(sorted(given.columns | given.numbers)) or "no columns"
     if told:
+        least = {missing: name for missing, name in told.items() if not any(other < missing for other in told)}
+        needs = [f"{name} needs {', '.join(sorted(missing))}" for missing, name in least.items()]
         raise InvalidInput(
-            f"the stops and vehicles have {columns}, but {'; '.join(list(dict.fromkeys(told))[:MOST_TOLD])}; add what "
-            "is missing to the table or to the vehicles"
+            f"the stops and vehicles have {columns}, but {'; '.join(needs[:MOST_TOLD])}; add what is missing to the "
+            "table or to the vehicles"
         )
     raise InvalidInput(f"no problem has all of {columns}; leave some out, or name the problem")
 
 
 def several_vehicles(name: str, given: Given) -> str:
-    """Return the problem for several vehicles if the table fits one with a single tour."""
-    if given.count in (None, 1) or PROBLEMS[name].has_depot or "num_salesmen" in given.numbers:
+    """Return the problem for several vehicles, or for vehicles with limits, if the table fits one with a single tour."""
+    tour = PROBLEMS[name].plain_routes and not PROBLEMS[name].has_depot
+    if not tour or (given.count in (None, 1) and not given.routes) or "num_salesmen" in given.numbers:
         return name
-    if OPTIONAL in given.columns:  # routes of vehicles that carry nothing
+    if given.routes or OPTIONAL in given.columns:  # routes of vehicles that carry nothing
         return recognise_task(replace(given, columns=given.columns | {"demand"}, numbers=given.numbers | {"capacity"}))
     return recognise_task(replace(given, numbers=given.numbers | {"num_salesmen"}))
 

@@ -319,11 +319,38 @@ def test_pandas_index_and_lazy_polars():
     assert read_task(pl.DataFrame(STOPS).lazy(), vehicles=FLEET).ids == ("D", "A", "B")
 
 
-@pytest.mark.parametrize("vehicles", [{"max_length": [9, 8]}, {"max_length": 9, "fixed_cost": 4}])
+@pytest.mark.parametrize(
+    "vehicles", [{"max_length": [9, 8]}, {"max_length": 9, "fixed_cost": 4}, {"max_length": 9, "latest": 50}]
+)
 def test_vehicles_of_other_problems_are_alike(vehicles):
     """Orienteering has one vehicle; its length is that of the whole tour."""
-    with pytest.raises(InvalidInput, match="vehicles of OP must be alike, without costs and max_duration; plan each"):
+    with pytest.raises(InvalidInput, match="vehicles of OP must be alike, without hours, costs and max_duration; plan each"):
         read_task({"x": [0, 1, 2], "y": [0, 1, 1], "prize": [0, 3, 4]}, vehicles=vehicles)
+
+
+@pytest.mark.parametrize(
+    ("vehicles", "problem"),
+    [
+        ({"count": 2}, "MTSP"),
+        ({"count": 2, "max_duration": 50}, "CVRP"),
+        ({"max_duration": 50}, "CVRP"),
+        ({"count": 2, "latest": 50}, "CVRP"),
+        ({"count": [1, 1], "cost_per_unit": [1, 2]}, "CVRP"),
+        ({"count": [1, 1], "depot": ["0", "2"]}, "CVRP"),
+    ],
+)
+def test_vehicles_of_stops_without_amounts(vehicles, problem):
+    """Only vehicles that are alike and without limits are salesmen."""
+    assert read_task({"x": [0, 1, 2, 3], "y": [0, 0, 0, 0]}, vehicles=vehicles).problem == problem
+
+
+def test_missing_values_are_those_of_the_problem_that_lacks_the_fewest():
+    with pytest.raises(InvalidInput, match="have demand, but CVRP needs capacity; add what is missing"):
+        read_task({"x": [0, 1], "y": [0, 0], "demand": [0, 1]}, vehicles=3)
+    with pytest.raises(InvalidInput, match="OP needs max_length; PCTSP needs penalty, required_prize; add what"):
+        read_task({"x": [0, 1], "y": [0, 0], "prize": [0, 1]})
+    with pytest.raises(InvalidInput, match="MTSP must be alike, .*; plan each type on its own, or give count instead"):
+        read_task({"x": [0, 1, 2], "y": [0, 0, 0]}, vehicles={"max_duration": 9}, num_salesmen=2)
 
 
 def test_vehicles_that_differ():

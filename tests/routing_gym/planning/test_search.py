@@ -290,7 +290,7 @@ def test_times_away_that_differ_by_vehicle():
     plan = routing_agents.solve(late, vehicles=vehicles, seconds=0.1, solver="search", speed=60)
     (left_out,) = (stop for stop in plan.unserved if stop.id == "c")
     assert left_out.explanation == "45 minutes there and back; a vehicle may be away for 44"
-    with pytest.raises(InvalidInput, match="vehicles of OP must be alike, without costs and max_duration"):
+    with pytest.raises(InvalidInput, match="vehicles of OP must be alike, without hours, costs and max_duration"):
         read_task({"x": [0, 1], "y": [0, 1], "prize": [0, 1]}, vehicles={"max_duration": 5}, max_length=9)
 
 
