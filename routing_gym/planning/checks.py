@@ -11,6 +11,7 @@ from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.data.cells import show
 from routing_gym.planning.geography import WIDEST
 from routing_gym.planning.matrices import Kind, Matrix
+from routing_gym.planning.parsing import is_flags
 from routing_gym.planning.table import InvalidInput, Table
 from routing_gym.planning.task import DAY, Task
 from routing_gym.problems.cvrp import MAX_CAPACITY
@@ -127,8 +128,8 @@ def filled(table: Table, header: str, column: Column, values: FloatArray, has_de
 
 def split_amounts(
     table: Table, headers: Headers, values: Mapping[str, FloatArray], mixed: bool, plain: bool, size: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return the amounts delivered to and picked up at each stop.
+) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
+    """Return the amounts delivered to and picked up at each stop, and a note if pickups can be read in two ways.
 
     Pickups are either flags, where 1 marks stops whose demand is picked up, or amounts in addition to the deliveries.
 
@@ -137,6 +138,7 @@ def split_amounts(
     """
     delivery = np.nan_to_num(values["demand"]).copy() if "demand" in values and plain else np.zeros(size)
     pickup = np.zeros(size)
+    notes: tuple[str, ...] = ()
     if "backhaul" in values and plain:
         marked = np.nan_to_num(values["backhaul"]) == 1
         pickup[marked], delivery[marked] = delivery[marked], 0.0
@@ -144,7 +146,14 @@ def split_amounts(
         given = np.nan_to_num(values["pickup"])
         for row in np.flatnonzero(given < 0).tolist():
             raise table.error(row, headers["pickup"], "expected an amount that is not negative")
-        flags = np.isin(given, (0, 1)).all() and (delivery[given == 1] > 0).all()
+        ones, words = given == 1, is_flags(table, headers["pickup"])
+        binary, loaded = np.isin(given, (0, 1)).all(), delivery[ones] > 0
+        flags = words or (binary and loaded.all())
+        if binary and loaded.any() and not words:
+            told = "flags: the demand of stops with 1 is picked up, not delivered; write yes and no to say so"
+            if not flags:
+                told = f"amounts: {table.place(int(np.flatnonzero(ones & (delivery == 0))[0]))} has 1 and no demand"
+            notes = (f"{headers['pickup']}: only 0 and 1, read as {told}",)
         if flags:
             pickup = np.where(given == 1, delivery, pickup)
             delivery = np.where(given == 1, 0.0, delivery)
@@ -152,7 +161,7 @@ def split_amounts(
             pickup = given.copy()
         if pickup[0]:
             raise table.error(0, headers["pickup"], "the first row is the depot; set it to 0, or put the depot first")
-    return delivery, pickup
+    return delivery, pickup, notes
 
 
 def check_sources(table: Table, headers: Headers, sources: IntArray, depots: Sequence[int]) -> None:

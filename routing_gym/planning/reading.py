@@ -166,7 +166,7 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
         working_hours(one, ready[row], due[row], parsed.origin, is_open) for one, row in zip(kinds, depots, strict=True)
     ]
     ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
-    delivery, pickup, sources = amounts_of(chosen, parsed, values, depots)
+    delivery, pickup, sources, notes = amounts_of(chosen, parsed, values, depots)
     check_depots(parsed, depots, {"service_time": service})
     if sources is not None:
         values["pickup"] = values["pickup_at"]
@@ -189,7 +189,7 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
         problem=rules.name,
         ids=parsed.ids,
         names=parsed.names,
-        **lengths,
+        **{**lengths, "notes": (*lengths["notes"], *notes)},
         delivery=whole[0],
         pickup=whole[1],
         ready=ready,
@@ -215,22 +215,22 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
 
 def amounts_of(
     chosen: Choice, parsed: Parsed, values: Mapping[str, FloatArray], depots: Sequence[int]
-) -> tuple[FloatArray, FloatArray, IntArray | None]:
-    """Return the amounts delivered and picked up at each stop; for pairs, also the row of each pickup, 0 for none.
+) -> tuple[FloatArray, FloatArray, IntArray | None, tuple[str, ...]]:
+    """Return the amounts delivered and picked up at each stop; for pairs, the row of each pickup, 0 for none; notes.
 
     Raises:
         InvalidInput: An amount or a pair is invalid; the message has row, column and value.
     """
     table, headers = parsed.table, parsed.headers
-    delivery, pickup = checks.split_amounts(
+    delivery, pickup, notes = checks.split_amounts(
         table, headers, values, chosen.mixed, chosen.rules.plain_routes, table.num_rows
     )
     check_depots(parsed, depots, {"demand": delivery, "pickup": pickup})
     if "pickup_at" not in values:
-        return delivery, pickup, None
+        return delivery, pickup, None, notes
     sources = values["pickup_at"].astype(np.int64)
     checks.check_sources(table, headers, sources, depots)
-    return *checks.paired_amounts(table, headers, sources, delivery, pickup), sources
+    return *checks.paired_amounts(table, headers, sources, delivery, pickup), sources, notes
 
 
 def windows_of(

@@ -117,7 +117,7 @@ def recognise_task(given: Given) -> str:
 
 
 def several_vehicles(name: str, given: Given) -> str:
-    """Return the problem for several vehicles, or for vehicles with limits, if the table fits one with a single tour."""
+    """Return the problem for several vehicles, or vehicles with limits, if the table fits one with a single tour."""
     tour = PROBLEMS[name].plain_routes and not PROBLEMS[name].has_depot
     if not tour or (given.count in (None, 1) and not given.routes) or "num_salesmen" in given.numbers:
         return name

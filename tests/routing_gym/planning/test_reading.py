@@ -102,6 +102,25 @@ def test_a_capacity_without_amounts_is_noted():
 
 
 @pytest.mark.parametrize(
+    ("pickup", "demand", "amounts", "told"),
+    [
+        ([0, 1, 0, 1], [0, 5, 5, 5], [0, 5, 0, 5], ["flags: the demand of stops with 1 is picked up, not delivered"]),
+        (["no", "yes", "no", "yes"], [0, 5, 5, 5], [0, 5, 0, 5], []),
+        (["no", "yes", "no", "yes"], [0, 5, 5, 0], [0, 5, 0, 0], []),
+        ([0, 1, 0, 1], [0, 5, 5, 0], [0, 1, 0, 1], ["amounts: stops, row 3 has 1 and no demand"]),
+        ([0, 1, 0, 2], [0, 5, 5, 5], [0, 1, 0, 2], []),
+        ([0, 1, 0, 1], [0, 0, 5, 0], [0, 1, 0, 1], []),
+        ([0, 0, 0, 0], [0, 5, 5, 5], [0, 0, 0, 0], []),
+    ],
+)
+def test_pickups_that_can_be_read_in_two_ways_are_noted(pickup, demand, amounts, told):
+    task = read_task({"x": [0, 1, 2, 3], "y": [0, 0, 0, 0], "demand": demand, "pickup": pickup}, capacity=9)
+    assert task.pickup.tolist() == amounts
+    assert len(task.notes) == len(told)
+    assert all(f"pickup: only 0 and 1, read as {one}" in note for one, note in zip(told, task.notes, strict=True))
+
+
+@pytest.mark.parametrize(
     ("columns", "vehicles", "notes"),
     [
         (
@@ -324,7 +343,7 @@ def test_pandas_index_and_lazy_polars():
 )
 def test_vehicles_of_other_problems_are_alike(vehicles):
     """Orienteering has one vehicle; its length is that of the whole tour."""
-    with pytest.raises(InvalidInput, match="vehicles of OP must be alike, without hours, costs and max_duration; plan each"):
+    with pytest.raises(InvalidInput, match="vehicles of OP must be alike, without hours, costs and max_duration"):
         read_task({"x": [0, 1, 2], "y": [0, 1, 1], "prize": [0, 3, 4]}, vehicles=vehicles)
 
 
