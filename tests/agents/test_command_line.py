@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,8 +17,11 @@ import pytest
 from routing_agents import cli, machine, runs
 from routing_agents.arguments import flags, help_texts, parse
 from routing_agents.cli import extras
+from routing_agents.planning import planner
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.pointer.model import PointerConfig
+from routing_gym.planning.fleet import ALIASES
+from routing_gym.planning.parsing import PLACES
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ROOT / "agents"
@@ -110,6 +114,22 @@ def test_help_all_shows_the_rest(capsys, monkeypatch):
     assert "--pointer.units INT" in text
     assert "Every random number is a function of the seed" in text
     assert not broken_lines(text.splitlines())
+
+
+def test_lists_of_columns_are_complete(capsys, monkeypatch):
+    """The tables of the guide list all columns of stops and vehicles; help texts and docstrings list the same."""
+    tables = (ROOT / "docs" / "how-to" / "own-data.md").read_text().split("\n| columns")
+    stops, vehicles = (re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (.*?) \|", one, re.M))) for one in tables[1:3])
+    assert {*vehicles} == {name for name in ALIASES.values() if name} | {"capacity"}
+    assert {*stops} >= {*PLACES.values()}
+    shown = "\n".join(help_of("solve", capsys, monkeypatch, "--help-all"))
+    listed = set(re.findall(r"\w+", shown.split("CSV files of stops", 1)[1].split("The columns determine")[0]))
+    assert {*stops} - {"latitude", "longitude"} <= listed
+    assert {*vehicles} <= set(re.findall(r"\w+", shown.split("--vehicles NUMBER", 1)[1].split("--durations")[0]))
+    documented = docstring_parser.parse(planner.solve.__doc__).params
+    texts = {one.arg_name: set(re.findall(r"\w+", one.description)) for one in documented}
+    assert {*stops} - {"latitude", "longitude"} <= texts["stops"]
+    assert {*vehicles} <= texts["vehicles"]
 
 
 def test_hidden_options_are_read():

@@ -26,8 +26,8 @@ class PlanArgs:
     """Options for tables of stops."""
 
     vehicles: Annotated[str | None, tyro.conf.arg(metavar="NUMBER|FILE")] = None
-    """Number of vehicles, or a CSV file of vehicles or types: count, capacity, max_length (km), earliest, latest,
-    max_duration (minutes), depot (id of a stop), fixed_cost, cost_per_unit, speed (km/h)."""
+    """Number of vehicles, or a CSV file of vehicles or types: name, count, capacity, max_length (km), earliest, latest,
+    max_duration (minutes), depot (id of a stop), fixed_cost, cost_per_unit, speed (km/h), open."""
     durations: Path | None = None
     """Matrix of minutes between the stops of a CSV file: .csv, .npy, or the .json of OSRM, VROOM, openrouteservice."""
     distances: Path | None = None

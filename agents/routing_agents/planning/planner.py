@@ -75,10 +75,11 @@ def solve(
         stops: Path of a CSV file, a DataFrame of pandas or polars, a dictionary of columns, or an array (A, 2) of x and
             y. One row per stop, the depot first. Columns: lat and lon, or x and y; demand; earliest, latest and service
             (minutes, HH:MM or ISO times); pickup; pickup_at (the id of the stop where the goods for a stop are picked
-            up); prize, penalty; id, name; and all other columns that problems declare.
+            up); vehicles (names of those that may serve the stop); prize, penalty; id, name; and all other columns that
+            problems declare.
         vehicles: Number of vehicles; or {"count": 5, "capacity": 60, "max_length": 80, "earliest": "08:00",
-            "latest": "17:00", "max_duration": 480, "depot": "D", "speed": 30, "open": False}; or a table with a row for
-            each vehicle, or with a count for each type.
+            "latest": "17:00", "max_duration": 480, "depot": "D", "fixed_cost": 9, "cost_per_unit": 1, "speed": 30,
+            "open": False}; or a table with a row and a name for each vehicle, or with a count for each type.
         durations: Matrix of minutes: array, DataFrame, .csv, .npy, or the JSON of OSRM, VROOM or openrouteservice.
         distances: Matrix of km, in the same formats.
         problem: Name of the problem; by default, the columns determine it.
