@@ -1,9 +1,8 @@
 """Planning tasks with a user's own stops: tables, matrices and vehicles in; timetables, files and maps out.
 
-from routing_gym.planning import read_task
-
-task = read_task("stops.csv", vehicles={"count": 5, "capacity": 60})    # checked, in minutes and km
-print(task.sentence)
+    from routing_gym.planning import read_task
+    task = read_task("stops.csv", vehicles={"count": 5, "capacity": 60})    # checked, in minutes and km
+    print(task.sentence)
 
 `routing_agents.solve` plans the task with trained policies and classical solvers.
 """

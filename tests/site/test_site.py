@@ -140,9 +140,9 @@ def test_pages_lead_to_their_source(built):
 def test_the_api_names_everything_public(built):
     import routing_agents
     import routing_gym
-    from routing_gym import data, solvers, testing
+    from routing_gym import data, planning, solvers, testing
 
-    for module in (routing_gym, data, solvers, testing, routing_agents):
+    for module in (routing_gym, data, planning, solvers, testing, routing_agents):
         page = (built / "reference" / "api" / f"{module.__name__.removeprefix('routing_gym.')}.html").read_text()
         missing = [name for name in module.__all__ if f'id="{module.__name__}.{name}"' not in page]
         assert set(missing) <= {"SIZES", "MAX_NODES", "SOLVERS", "REFERENCES", "FASTEST"}, missing  # constants
