@@ -187,10 +187,10 @@ def make(
 
 
 def penalties(kinds: Iterable[Kind], stops: Stops, longest: float, scale: float) -> FloatArray:
-    """Return the penalties of leaving customers out (n,): their prizes, or if 0, more than the cost of any tour."""
+    """Return the penalties of leaving customers out (n,): their prizes, or if 0, more than any tour and all prizes."""
     per_route = [2 * longest * kind.cost_per_length + kind.fixed_cost / scale for kind in kinds]
     prize = np.zeros(len(stops.ids)) if stops.prize is None else stops.prize / scale
-    return np.where(prize > 0, prize, len(prize) * max(per_route) + 1)
+    return np.where(prize > 0, prize, prize.sum() + len(prize) * max(per_route) + 1)
 
 
 def time_fields(windows: IntArray, unit: float) -> dict[str, npt.NDArray[Any]]:

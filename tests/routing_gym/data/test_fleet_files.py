@@ -91,6 +91,12 @@ def test_penalties_exceed_any_tour(tmp_path):
     assert read(tmp_path, FLEET_TEXT).instance.penalty[0, 2:].min() * 8 > 720  # 8 is the scale
 
 
+def test_penalties_of_required_customers_exceed_all_prizes(tmp_path):
+    """Node 1 must be served, whatever the prizes of the others are."""
+    file = read(tmp_path, PRIZES_TEXT.replace("3 20\n4 7\n5 6", "3 2000\n4 9000\n5 3000"))
+    assert file.instance.penalty[0, 1] > file.instance.penalty[0, 2:].sum()
+
+
 def test_enough_vehicles_of_each_kind_are_no_limit(tmp_path):
     """Nine of one kind, for three customers: without PC, and no number."""
     section = "\n".join(f"{vehicle} 9" for vehicle in range(1, 10))
