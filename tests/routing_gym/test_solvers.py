@@ -394,7 +394,9 @@ def test_costs_of_vehicles_that_differ_much(dearest):
     assert own.cost(solution.actions[0]) == pytest.approx(1.1 + np.sqrt(1.01))
 
 
-@pytest.mark.parametrize(("demand", "least", "cost"), [(1, 20.0, 1.0), (10**8, 2e8, 1.0), (10**8, 200.0, 1e-6)])
+@pytest.mark.parametrize(
+    ("demand", "least", "cost"), [(1, 20.0, 1.0), (1, 2e3, 1.0), (10**8, 2e8, 1.0), (10**8, 200.0, 1e-6)]
+)
 def test_the_smaller_penalty_is_paid_at_any_scale(demand, least, cost):
     """One vehicle has room for one of two stops: for that at 1.5, whose penalty is 4.5 times the other's."""
     pytest.importorskip("pyvrp")

@@ -27,10 +27,6 @@ PRIZE_SCALE = 1e6  # scale of the largest prize: a hundredth of it is worth 1e4,
 SHARE = 1 / 16  # share of the time for one attempt at MTSP's tours within a smaller limit
 
 
-MOST_PENALTY = 1e11  # largest penalty for the sake of a prize or a fixed cost
-MOST_EDGES = 100  # number of longest edges beyond a limit whose penalties may be added up: PyVRP counts up to 2**63
-
-
 class NoTourError(RuntimeError):
     """PyVRP found no feasible tour."""
 
@@ -130,8 +126,7 @@ def largest_penalty(data: Any) -> float:
     kinds = data.vehicle_types()
     lengths = max(1, *(kind.unit_distance_cost for kind in kinds)) * MAX_PENALTY
     worth = max(0, *(kind.fixed_cost for kind in kinds), *(one.prize for one in (*data.clients(), *data.shipments())))
-    longest = max(1, *(int(matrix.max()) for matrix in data.distance_matrices()))
-    return float(max(lengths, min(2 * worth, MOST_PENALTY, 2.0**62 / (MOST_EDGES * longest))))
+    return float(max(lengths, 2 * worth))
 
 
 MODELS: dict[str, Callable[[Any, Any, Any, Run], list[int]]] = {

@@ -19,6 +19,8 @@ TIME_SCALE = 1e6  # times are rounded up and windows inwards, so that every tour
 LARGEST_COST, LEAST_COST = 1e4, 100.0  # integers for the largest and the least cost per length, with fleets
 MOST_COST = 1e9  # integer for the largest cost per length, if the costs differ more
 NEVER = 2.0**53  # later than any time
+MOST_PENALTY = 1e11  # largest penalty per unit of excess for the sake of a prize or a fixed cost
+MOST_EDGES = 100  # number of longest edges beyond a limit whose penalties may be added up: PyVRP counts up to 2**63
 
 
 @dataclass(frozen=True)
@@ -51,19 +53,21 @@ class Formulation:
 
     @cached_property
     def cost_scale(self) -> float:
-        """Integers in a cost per length of 1: as many as tell the costs of vehicles, and large penalties, apart."""
+        """Integers in a cost per length of 1: as many as tell the costs of vehicles apart, within `most_worth`."""
         if "cost_per_length" not in self.given:
             return 1.0
         costs = self.given["cost_per_length"][self.depots].astype(np.float64)
         costs = costs[costs > 0] if costs.any() else np.ones(1)
         whole = max(float(self.given[key].max()) for key in ("fixed_cost", "penalty") if key in self.given)
-        most = [MOST_COST / costs.max(), self.never / (whole / self.unit * DISTANCE_SCALE or 1.0)]
+        whole *= 2 if self.pairs else 1  # both are left out
+        most = [MOST_COST / costs.max(), self.most_worth / (whole / self.unit * DISTANCE_SCALE or 1.0)]
         return float(min(max(LARGEST_COST / costs.max(), LEAST_COST / costs.min()), *most))
 
     @cached_property
-    def never(self) -> float:
-        """Largest integer for a cost; as many as there are nodes can be added up."""
-        return min(NEVER, 2.0**62 / int(self.problem.num_actions))
+    def most_worth(self) -> float:
+        """Largest integer for a prize or a fixed cost: an excess by one unit, of the load for example, costs more."""
+        longest = 2 * self.longest_route if self.forbids else int(self.allowed_legs.max())
+        return min(MOST_PENALTY, 2.0**62 / (MOST_EDGES * max(longest, 1))) / 2
 
     @cached_property
     def depots(self) -> list[int]:
@@ -73,7 +77,7 @@ class Formulation:
 
     def as_cost(self, value: float) -> int:
         """Convert a cost in the unit of lengths to PyVRP's unit."""
-        return int(np.rint(min(value / self.unit * DISTANCE_SCALE * self.cost_scale, self.never)))
+        return int(np.rint(min(value / self.unit * DISTANCE_SCALE * self.cost_scale, self.most_worth)))
 
     @cached_property
     def allowed_legs(self) -> IntArray:
@@ -91,6 +95,11 @@ class Formulation:
     def linehaul_first(self) -> bool:
         """Whether edges from backhauls to linehauls are forbidden."""
         return "backhaul" in self.given and not self.problem.mixed_backhauls
+
+    @property
+    def forbids(self) -> bool:
+        """Whether edges are forbidden."""
+        return self.linehaul_first or "eligible" in self.given
 
     @cached_property
     def legs(self) -> IntArray:
@@ -193,7 +202,7 @@ class Formulation:
             limit = int(min((float(given["max_length"]) + TOLERANCE / 2) / self.unit * DISTANCE_SCALE, NEVER))
             if self.problem.num_depots == 1 and "pickup" not in given and "penalty" not in given:
                 limit = max(limit, int((self.legs[0] + self.legs[:, 0]).max()))  # every customer alone
-        if self.linehaul_first or "eligible" in given:
+        if self.forbids:
             limit = min(limit, self.longest_route)
         if limit < NEVER:
             made["max_distance"] = limit
