@@ -91,8 +91,8 @@ def task_of_file(source: FileInstance) -> Task:
     task = task.replaced(km=legs, minutes=legs)
     if rules is None:
         return task
-    if isinstance(rules, RouteRules) and rules.backhaul is not None:
-        task = task.replaced(delivers=True)
+    if isinstance(rules, RouteRules):
+        task = task.replaced(delivers=rules.backhaul is not None, penalty=np.full(len(nodes), np.inf))
     if rules.windows is not None:
         ready, due, service = rules.windows.T.astype(np.float64)
         task = task.replaced(ready=ready, due=due, service=service)

@@ -13,6 +13,7 @@ import numpy as np
 from routing_gym.arrays import FloatArray
 from routing_gym.planning.table import Table
 from routing_gym.planning.task import SLACK, Task
+from routing_gym.problems.geometry import earliest_arrivals
 
 SHORTER = 0.99  # a way via another stop counts as shorter if it is less than this share; matrices are rounded
 Ways = Callable[[Task, int, float], FloatArray]  # earliest arrivals at all rows after leaving a row at a time
@@ -159,11 +160,4 @@ def direct(kind: Task, row: int, time: float) -> FloatArray:
 def shortest(kind: Task, row: int, time: float) -> FloatArray:
     """Return the earliest arrivals of a vehicle that leaves a row at a time and serves any other stops on its way."""
     via = [stop for stop in kind.stops if kind.allowed is None or kind.allowed[stop]]
-    found = direct(kind, row, time)
-    for _ in via:
-        left = np.where(found <= kind.due + SLACK, np.maximum(found, kind.ready) + kind.service, np.inf)[via]
-        better = np.minimum(found, (left[:, None] + kind.minutes[via]).min(axis=0))
-        if (better >= found - SLACK).all():
-            break
-        found = better
-    return found
+    return earliest_arrivals(kind.minutes, row, time, (kind.ready, kind.due, kind.service), via, SLACK)

@@ -117,6 +117,52 @@ def match_fields(batches: Sequence[Any]) -> list[Any]:
     return matched
 
 
+def earliest_arrivals(
+    durations: npt.NDArray[Any],
+    origin: int,
+    time: float,
+    windows: Sequence[npt.NDArray[Any]],
+    via: Sequence[int] | npt.NDArray[np.int64],
+    slack: float = 0.0,
+) -> npt.NDArray[Any]:
+    """Return the earliest arrivals (A,) at all nodes, directly or, if that is faster, via other nodes.
+
+    Given durations need not satisfy the triangle inequality. Loads are ignored, so that these are lower bounds.
+
+    Args:
+        durations: From each node (row) to each node (column), (A, A).
+        origin: Node that the vehicle leaves.
+        time: Time of this departure.
+        windows: Earliest and latest starts, and durations of service, (A,) each.
+        via: Nodes that may be served on the way.
+        slack: Tolerance for rounding.
+    """
+    ready, due, service = windows
+    found: npt.NDArray[Any] = time + durations[origin]
+    for _ in via:
+        left = np.where(found <= due + slack, np.maximum(found, ready) + service, np.inf)[via]
+        better = np.minimum(found, (left[:, None] + durations[via]).min(axis=0))
+        if (better >= found - slack).all():
+            break
+        found = better
+    return found
+
+
+def latest_departures(
+    durations: npt.NDArray[Any],
+    destination: int,
+    time: float,
+    windows: Sequence[npt.NDArray[Any]],
+    via: Sequence[int] | npt.NDArray[np.int64],
+) -> npt.NDArray[Any]:
+    """Return the latest departures (A,) from all nodes with which a vehicle arrives at `destination` by a time.
+
+    They are the arrivals if time runs backwards; see `earliest_arrivals`.
+    """
+    ready, due, service = windows
+    return -earliest_arrivals(durations.T, destination, -time, (-due - service, -ready - service, service), via)
+
+
 def embedding(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return points of a plane whose distances resemble a matrix: classical multidimensional scaling, (A, 2)."""
     squared = ((lengths + lengths.T) / 2) ** 2

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from routing_gym.arrays import IntArray
+from routing_gym.arrays import BoolArray, IntArray
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.geometry import MAX_FLOAT
 
@@ -93,12 +93,7 @@ class FleetRules:
 
     def lost_prizes(self, problem: AnyProblem, tour: IntArray) -> int:
         """Return the prizes of customers left out, in 1 / `unit`; refuse to leave out those without a prize."""
-        left_out = np.ones(problem.num_actions, dtype=bool)
-        left_out[: problem.num_depots] = left_out[tour] = False
-        required = left_out if self.prize is None else left_out & (self.prize == 0)
-        if required.any():
-            found = f"node {int(required.argmax())} is left out, which the file forbids"
-            raise InfeasibleTour(0, len(tour), f"{found}; serve it with another vehicle")
+        left_out = find_left_out(problem, tour, None if self.prize is None else self.prize > 0)
         return 0 if self.prize is None else int(self.prize[left_out].sum()) * self.counting.unit
 
     def check_limits(self, start: int, nodes: list[int], lengths: list[int], step: int) -> None:
@@ -153,6 +148,21 @@ class FleetRules:
         left = [iter(vehicles) for vehicles in self.vehicles]
         routes = {next(left[nodes[0]]): nodes[1:-1] for nodes in problem.split(tour.tolist())}
         return [routes.get(vehicle, []) for vehicle in range(1 + max(routes, default=-1))]
+
+
+def find_left_out(problem: AnyProblem, tour: IntArray, optional: BoolArray | None = None) -> BoolArray:
+    """Return the customers that a tour (T,) leaves out, bool (A,), after checking that all of them are optional.
+
+    Raises:
+        InfeasibleTour: A customer is left out that has to be served.
+    """
+    left_out = np.ones(problem.num_actions, dtype=bool)
+    left_out[: problem.num_depots] = left_out[tour] = False
+    required = left_out if optional is None else left_out & ~optional
+    if required.any():
+        found = f"node {int(required.argmax())} is left out, which the file forbids"
+        raise InfeasibleTour(0, len(tour), f"{found}; serve it with another vehicle")
+    return left_out
 
 
 def actions_of(routes: Iterable[tuple[int, Sequence[int]]], ends: bool) -> list[int]:

@@ -8,26 +8,27 @@ Sources: HFVRP (Pessoa et al. 2018), MDVRPTW (Vidal et al. 2013), SDVRPTW (Corde
 
 Identical vehicles become one depot node. Whether a limited number of vehicles of several kinds suffices is a
 bin-packing problem. Such files therefore become problems with PC, whose penalties are larger than the cost of any tour.
+So do files in which a customer is within the limits only together with others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import BoolArray, FloatArray, IntArray
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.data.tsplib.document import Document
+from routing_gym.data.tsplib.fleet_checks import allowed, both, check_served
 from routing_gym.data.tsplib.fleet_rules import Counting, FleetRules
 from routing_gym.data.tsplib.fleet_stops import Stops, read_depots, read_stops
 from routing_gym.data.tsplib.fleet_vehicles import ANY, Kind, check_depots, group, read_vehicles
 from routing_gym.data.tsplib.instance import matrix_scale, places_of, scale_coords, scale_distances, unit_scale
 from routing_gym.data.tsplib.metrics import TENTHS, file_distances
 from routing_gym.data.tsplib.vehicle_routing import own_capacity
-from routing_gym.files import InvalidFile, UnsupportedFile
+from routing_gym.files import UnsupportedFile
 from routing_gym.problems import VRP, VRPInstance
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.vrp.limits import MAX_LENGTH_OF_PAIRS
@@ -90,8 +91,8 @@ def read_fleet(document: Document, kind: str, coords: FloatArray | None, matrix:
     order = ids - 1
     legs = file_distances(places[order], "EUC_2D", counting.unit) if matrix is None else matrix[np.ix_(order, order)]
     windows = None if stops.windows is None else scale_windows(document, stops.windows[order], counting.unit)
-    check_served(document, kinds, stops, legs, windows, counting.unit)
-    problem, instance = make(kinds, stops, places[order], legs, windows, scale, counting)
+    alone = check_served(document, kinds, stops, legs, windows, counting.unit, explicit=matrix is not None)
+    problem, instance = make(kinds, stops, places[order], legs, windows, scale, counting, alone)
     durations, lengths = (np.array([getattr(one, key) for one in kinds]) for key in ("max_duration", "max_length"))
     rules = FleetRules(
         counting=counting,
@@ -137,8 +138,12 @@ def make(
     windows: IntArray | None,
     scale: float,
     counting: Counting,
+    alone: bool,
 ) -> tuple[VRP, VRPInstance]:
-    """Make the problem and its instance, a batch of one: D depot nodes, then n customers."""
+    """Make the problem and its instance, a batch of one: D depot nodes, then n customers.
+
+    For `alone`, see `check_served`: masks of problems without PC let every vehicle serve one customer alone.
+    """
     depots, n, unit = len(kinds), len(stops.ids), counting.unit * scale
     zeros = np.zeros(n)
     several = len({kind.depot for kind in kinds}) > 1
@@ -153,7 +158,7 @@ def make(
     others = any(settings.values()) or first.max_length != ANY or stops.prize is not None
     fleet = settings["fleet"] = not plain or not others or (several and min(numbers) < n)
     limited = fleet and min(numbers) < n
-    settings["penalties"] = limited or stops.prize is not None
+    settings["penalties"] = limited or stops.prize is not None or not alone
 
     def rows(values: Sequence[float], dtype: type) -> npt.NDArray[Any]:
         return np.concatenate([values, zeros]).astype(dtype)[None]
@@ -201,78 +206,3 @@ def time_fields(windows: IntArray, unit: float) -> dict[str, npt.NDArray[Any]]:
     ends = (windows[:, 1] + 0.5) / unit - TOLERANCE / 2
     times = np.stack([windows[:, 0] / unit, np.maximum(ends, 0.0), windows[:, 2] / unit]).astype(np.float32)
     return dict(zip(("ready_time", "due_time", "service_time"), times[:, None], strict=True))
-
-
-def check_served(
-    document: Document,
-    kinds: dict[Kind, tuple[int, ...]],
-    stops: Stops,
-    legs: IntArray,
-    windows: IntArray | None,
-    unit: int,
-) -> None:
-    """Refuse a customer or pair that no vehicle can serve alone because of eligibility, demand or limits."""
-    keyword = "VEHICLES_ALLOWED_CLIENTS_SECTION"
-    may = allowed(kinds, stops)
-    refuse(document, keyword, stops, may, "no vehicle may serve it; name it at one")
-    if stops.pickup is not None:
-        may = both(may, stops.pickup)
-        refuse(document, keyword, stops, may, "no vehicle may serve it and its pair; name both at one")
-    keyword = "DEMAND_SECTION" if stops.pickup is None else "PICKUP_AND_DELIVERY_SECTION"
-    may &= stops.demand <= np.array([kind.capacity for kind in kinds])[:, None]
-    refuse(document, keyword, stops, may, "its demand fits no vehicle that may serve it; divide it")
-    depots = len(kinds)
-    for depot, kind in enumerate(kinds):
-        if windows is None and kind.max_length == kind.max_duration == ANY:
-            continue
-        for place in np.flatnonzero(may[depot]):
-            second = -1 if stops.pickup is None else int(stops.pickup[place])
-            way = [depot, *([depots + second] if second >= 0 else []), depots + int(place), depot]
-            may[depot, place] = fits(kind, way, legs, windows, unit)
-    if stops.pickup is not None:
-        may = both(may, stops.pickup)
-    if stops.prize is not None:
-        may |= stops.prize > 0  # these can be left out
-    keyword = "TIME_WINDOW_SECTION" if "TIME_WINDOW_SECTION" in document.sections else keyword
-    told = "no vehicle that may serve it reaches it in time and is back within the limits; widen these"
-    refuse(document, keyword, stops, may, told)
-
-
-def allowed(kinds: Iterable[Kind], stops: Stops) -> BoolArray:
-    """Return the customers that vehicles may serve: bool (K, n)."""
-    return np.array([np.isin(stops.ids, stops.ids if kind.allowed is None else kind.allowed) for kind in kinds])
-
-
-def both(may: BoolArray, pickup: IntArray) -> BoolArray:
-    """Return the customers that vehicles may serve, bool (K, n), restricted to pairs of which both are allowed."""
-    delivery = np.flatnonzero(pickup >= 0)
-    pair = may[:, delivery] & may[:, pickup[delivery]]
-    may = may.copy()
-    may[:, delivery] = may[:, pickup[delivery]] = pair
-    return may
-
-
-def fits(kind: Kind, way: list[int], legs: IntArray, windows: IntArray | None, unit: int) -> bool:
-    """Return whether a route keeps the time windows, and the limits on length and, without waiting, on duration."""
-    lengths = [int(legs[a, b]) for a, b in pairwise(way)]
-    service = 0 if windows is None else int(windows[way, 2].sum())
-    if sum(lengths) > kind.max_length * unit or sum(lengths) + service > kind.max_duration * unit:
-        return False
-    time = 0 if windows is None else int(windows[way[0], 0])
-    for leg, node in zip(lengths, way[1:], strict=True):
-        if windows is not None and time + leg > windows[node, 1]:
-            return False
-        time = time + leg if windows is None else max(time + leg, int(windows[node, 0])) + int(windows[node, 2])
-    return True
-
-
-def refuse(document: Document, keyword: str, stops: Stops, may: BoolArray, told: str) -> None:
-    """Refuse the first customer that no kind of vehicle may serve (K, n), with the line of its row in the section."""
-    bad = np.logical_not(np.any(may, axis=0))
-    if not bad.any():
-        return
-    node = int(stops.ids[bad.argmax()])
-    section = document.section(keyword)
-    own = [line for text, line in section.rows if text.split()[0] == str(node)]
-    line = own[0] if own and keyword != "VEHICLES_ALLOWED_CLIENTS_SECTION" else section.line
-    raise InvalidFile(document.path, line, f"{keyword}: node {node}: {told}")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import Array, FloatArray, IntArray, to_numpy
-from routing_gym.data.tsplib.fleet_rules import FleetRules
+from routing_gym.data.tsplib.fleet_rules import FleetRules, find_left_out
 from routing_gym.data.tsplib.metrics import TENTHS, file_distances, file_legs
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE
@@ -47,6 +47,7 @@ class RouteRules:
         if self.windows is not None:  # checked below in integers; float32 is too coarse for large files
             instance = replace(instance, due_time=np.full_like(instance.due_time, MAX_FLOAT))
         problem.objective(instance, tour[None])
+        find_left_out(problem, tour)
         before = np.concatenate(([0], tour[:-1]))
         starts = np.flatnonzero((before == 0) & (tour != 0))
         if self.num_vehicles is not None and len(starts) > self.num_vehicles:

@@ -327,7 +327,7 @@ def write_instance(path: str | Path, instance: FileInstance) -> None:
     if isinstance(instance.rules, FleetRules):
         raise ValueError(f"{instance.path}: files with several vehicles, depots or pairs are read only; copy the file")
     by_id = np.argsort(instance.ids)
-    kind = "TSP" if instance.problem.name == "TSPFE" else instance.problem.name
+    kind = {"TSPFE": "TSP", "PCVRPTW": "VRPTW"}.get(instance.problem.name, instance.problem.name)
     lines = [f"NAME : {instance.name}", *(f"COMMENT : {comment}" for comment in instance.comments)]
     lines += [f"TYPE : {kind}", f"DIMENSION : {len(by_id)}", f"EDGE_WEIGHT_TYPE : {instance.metric}"]
     if FILE_TYPES[kind].values[:1] == ("CAPACITY",):

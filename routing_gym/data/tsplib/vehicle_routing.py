@@ -20,6 +20,7 @@ from routing_gym.files import InvalidFile, UnsupportedFile, found
 from routing_gym.problems import VRP, VRPInstance
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.cvrp import MAX_DEMAND
+from routing_gym.problems.geometry import earliest_arrivals, latest_departures
 
 MAX_TIME = 200_000  # so that float32 distinguishes tenths
 SOLOMON_COLUMNS = ("number", "x", "y", "demand", "ready time", "due date", "service time")
@@ -37,7 +38,8 @@ def window_instance(
     """Make the problem, its instance (a batch of one) and the rules of a VRPTW file; `distances` are scaled.
 
     Half a part of the unit is added to the ends of windows, so that float32 masks allow every tour that keeps them in
-    integers.
+    integers. If a customer can be served only together with others, the problem has penalties (PC): without them, masks
+    let every vehicle serve one customer alone.
 
     Args:
         document: Parsed file.
@@ -51,7 +53,7 @@ def window_instance(
     unit, every = TENTHS if matrix is None else 1, np.arange(len(ids))
     windows = unit * read_windows(document, ids)
     out = file_legs(coords, "EUC_2D", np.array(0), every, TENTHS) if matrix is None else matrix[0]
-    check_reach(document, ids, windows, out, out if matrix is None else matrix[:, 0], unit)
+    alone = check_reach(document, ids, windows, out, matrix, unit)
     scale = unit_scale(coords) if matrix is None else matrix_scale(matrix)
     times = (windows + np.array([0.0, 0.5, 0.0])) / (unit * scale)
     # Masks let a vehicle be late by TOLERANCE / 2, and `validate` by TOLERANCE / 4; in between, neither is wrong.
@@ -65,9 +67,18 @@ def window_instance(
         ready_time=ready,
         due_time=due,
         service_time=service,
+        penalty=None if alone else more_than_any_tour(distances),
     )
     rules = RouteRules(windows=windows, unit=unit, num_vehicles=document.integer("VEHICLES", 1))
-    return VRP(len(ids) - 1, own_capacity(capacity), time_windows=True), instance, rules
+    problem = VRP(len(ids) - 1, own_capacity(capacity), time_windows=True, penalties=not alone)
+    return problem, instance, rules
+
+
+def more_than_any_tour(distances: Array) -> Array:
+    """Return penalties (1, A) that exceed the cost of any tour; `distances` are (1, A, A)."""
+    penalty = np.full(distances.shape[:2], 2 * distances.shape[1] * float(distances.max()) + 1, dtype=np.float32)
+    penalty[:, 0] = 0
+    return penalty
 
 
 def backhaul_instance(
@@ -142,26 +153,43 @@ def check_time(document: Document, time: int, line: int) -> None:
         raise UnsupportedFile(document.path, line, f"time {time} exceeds {MAX_TIME}; choose a larger unit")
 
 
-def check_reach(document: Document, ids: IntArray, windows: IntArray, out: IntArray, back: IntArray, unit: int) -> None:
-    """Check that a vehicle can serve each customer alone; `out` and `back` (A,) are the lengths from and to the depot.
+def check_reach(
+    document: Document, ids: IntArray, windows: IntArray, out: IntArray, matrix: IntArray | None, unit: int
+) -> bool:
+    """Return whether a vehicle can serve each customer alone, and check that it can serve them via others at least.
+
+    Args:
+        document: Parsed file.
+        ids: int64 (A,), numbers of the nodes in the file.
+        windows: int64 (A, 3), ready time, due time and service time.
+        out: int64 (A,), lengths from the depot.
+        matrix: int64 (A, A), distances that may violate the triangle inequality; None for those of coordinates.
+        unit: Number of parts of the file's unit in which all these are counted.
 
     Raises:
-        InvalidFile: A time window forbids it; the message has its line.
+        InvalidFile: A time window forbids to serve a customer; the message has its line.
     """
     (start, end, _), (ready, due, service) = windows[0], windows.T
-    arrival = start + out
-    home = np.maximum(arrival, ready) + service + back
-    for late, times, limit in ((arrival > due, arrival, due), (home > end, home, np.full_like(due, end))):
-        if late.any():
-            node = int(late.argmax())
-            _, line = document.rows_by_node("TIME_WINDOW_SECTION", len(ids), "opens closes")[ids[node] - 1]
-            what = "reaches it" if limit is due else "is back"
-            raise InvalidFile(
-                document.path,
-                line,
-                f"this customer cannot be served: a vehicle that goes there at once {what} at "
-                f"{times[node] / unit}, after {limit[node] / unit}",
-            )
+    times, customers = (ready, due, service), np.arange(1, len(ids))
+    arrival, back = start + out, out if matrix is None else matrix[:, 0]
+    leaves = np.maximum(arrival, ready) + service
+    late = (arrival > due) | (leaves + back > end)
+    alone = not late.any()
+    if matrix is not None and not alone:
+        arrival = earliest_arrivals(matrix, 0, start, times, customers)
+        leaves = np.maximum(arrival, ready) + service
+        late = (arrival > due) | (leaves > latest_departures(matrix, 0, end, times, customers))
+    if late.any():
+        node = int(late.argmax())
+        what, time, limit = "reaches it", arrival[node], due[node]
+        if time <= limit:
+            what, time, limit = "is back", leaves[node] + back[node], end
+            if matrix is not None:
+                time = earliest_arrivals(matrix, node, leaves[node], times, customers)[0]
+        _, line = document.rows_by_node("TIME_WINDOW_SECTION", len(ids), "opens closes")[ids[node] - 1]
+        told = f"a vehicle on the fastest way {what} at {time / unit}, after {limit / unit}"
+        raise InvalidFile(document.path, line, f"this customer cannot be served: {told}")
+    return alone
 
 
 def is_solomon(lines: list[str]) -> bool:

@@ -70,11 +70,12 @@ def check_limits_alone(problem: Family, instance: VRPInstance) -> None:
         refuse(ready > due, "due_time", "the window closes at {}, before it opens at {}; exchange them?", due, ready)
         arrival = ready[:, :1] + durations_from(instance, depot)
         back = lengths_home(problem, instance, times=True)[:, 0]
-        say = "the way from the depot takes until {}, and the window closes at {}; let it close later"
+        remedy = "let it close later, or choose a problem with PC"
+        say = f"the way from the depot takes until {{}}, and the window closes at {{}}; {remedy}"
         refuse(arrival > due + margin, "due_time", say, arrival, due)
         if not problem.open_routes:
             home = np.maximum(arrival, ready) + instance.service_time + back
-            say = "a vehicle that serves it alone is back at {}, and the depot closes at {}; let it close later"
+            say = f"a vehicle that serves it alone is back at {{}}, and the depot closes at {{}}; {remedy}"
             refuse(home > due[:, :1] + margin, "due_time", say, home, due[:, :1])
 
 

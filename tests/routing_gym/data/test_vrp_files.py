@@ -9,6 +9,7 @@ import am_reinforce
 import solve as solve_script
 from helpers import EXPLICIT_TEXT, SHARED, SOLOMON_TEXT, TINY, VRPB_TEXT, VRPTW_TEXT
 from routing_gym import data
+from routing_gym.planning.from_instance import task_of_file
 from routing_gym.problem import InfeasibleTour
 from routing_gym.solvers import PyVRP
 
@@ -105,6 +106,64 @@ def test_windows_are_exact_to_a_tenth_on_wide_maps(tmp_path):
 def test_lengths_are_cut_to_tenths(tmp_path):
     """From (4, 0) to (0, 1): sqrt(17) = 4.1231, which counts as 4.1."""
     assert read(tmp_path, VRPTW_TEXT.replace("2 0 0", "2 0 1", 1)).distances[0, 1] == 41
+
+
+DETOUR_TEXT = """TYPE : VRPTW
+DIMENSION : 3
+VEHICLES : 2
+CAPACITY : 9
+SERVICE_TIME : 0
+EDGE_WEIGHT_TYPE : EXPLICIT
+EDGE_WEIGHT_FORMAT : FULL_MATRIX
+EDGE_WEIGHT_SECTION
+0 1 100
+1 0 1
+3 1 0
+DEMAND_SECTION
+1 0
+2 1
+3 1
+TIME_WINDOW_SECTION
+1 0 90
+2 0 50
+3 0 50
+DEPOT_SECTION
+1
+-1
+EOF
+"""
+
+
+@pytest.mark.parametrize(
+    ("matrix", "tour", "cost"), [("0 1 100\n1 0 1\n3", [1, 2, 0], 5), ("0 1 1\n1 0 1\n100", [2, 1, 0], 3)]
+)
+@pytest.mark.parametrize("kind", ["VRPTW", "MDVRPTW"])
+def test_a_customer_that_is_in_time_only_together_with_another(kind, matrix, tour, cost, tmp_path):
+    """Node 3 is 100 from the depot, or to it, but near node 2."""
+    text = DETOUR_TEXT.replace("VRPTW", kind, 1).replace("0 1 100\n1 0 1\n3", matrix)
+    file = read(tmp_path, text)
+    assert (file.problem.name, file.cost(tour)) == ("PCVRPTW", cost)
+    file.problem.validate(file.instance)
+    solution = PyVRP(time_limit=1, iterations=50).solve(file.problem, file.instance, num_workers=0)
+    assert file.cost(solution.actions[0]) == cost
+    with pytest.raises(InfeasibleTour, match="node 2 is left out, which the file forbids"):
+        file.cost([1, 0, 0])
+    assert np.isinf(task_of_file(file).penalty).all()
+    if kind == "VRPTW":
+        data.write_instance(tmp_path / "copy", file)
+        assert data.read_instance(tmp_path / "copy").cost(tour) == cost
+    with pytest.raises(data.InvalidFile, match="reaches it"):
+        read(tmp_path, text.replace("3 0 50", "3 0 0"))
+
+
+@pytest.mark.parametrize("keyword", ["VEHICLES_MAX_DISTANCE", "VEHICLES_MAX_DURATION"])
+def test_a_customer_that_is_within_a_limit_only_together_with_another(keyword, tmp_path):
+    """The same without narrow windows. Via node 2 in both directions, node 3 would be within 4, but not within 3."""
+    text = DETOUR_TEXT.replace("VRPTW", "MDVRPTW", 1).replace(" 50", " 500").replace(" 90", " 900")
+    text = text.replace("SERVICE_TIME", f"{keyword} : 50\nSERVICE_TIME")
+    assert read(tmp_path, text).cost([1, 2, 0]) == 5
+    with pytest.raises(data.InvalidFile, match="node 3: no vehicle that may serve it reaches it in time"):
+        read(tmp_path, text.replace(" : 50\n", " : 3\n"))
 
 
 def test_the_number_of_vehicles(tmp_path):
