@@ -19,7 +19,7 @@ from routing_gym.planning.integers import NEVER, Numbers, of_types, rounded_up
 from routing_gym.planning.task import Task
 from routing_gym.solvers.external.ortools import guided_local_search, visits
 from routing_gym.solvers.external.pyvrp import MAX_PENALTY, largest_penalty
-from routing_gym.solvers.external.pyvrp_routes import visits_of
+from routing_gym.solvers.external.pyvrp_routes import MOST_EDGES, visits_of
 
 Routes = list[list[int]]
 Stop = Callable[[], bool]  # called between the steps of a solver
@@ -69,7 +69,7 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings that there may be no feasible plan; checked with is_feasible
             data = pyvrp_data(pyvrp, numbers, required)
-            penalty = pyvrp.PenaltyParams(max_penalty=most or largest_penalty(data))
+            penalty = pyvrp.PenaltyParams(max_penalty=most or penalty_of_excess(data, numbers))
             late = runtime(share * seconds)
             return pyvrp.solve(
                 data,
@@ -122,6 +122,13 @@ def exchanged(task: Task) -> Task:
         max_minutes=task.max_km,
         max_km=None,
     )
+
+
+def penalty_of_excess(data: Any, numbers: Numbers) -> float:
+    """Return the largest penalty per unit of excess, which costs more than any stop, unless sums would overflow."""
+    limited = [*data.duration_matrices(), *(data.distance_matrices() if numbers.max_km is not None else ())]
+    longest = max(1, *(int(matrix.max()) for matrix in limited))
+    return min(largest_penalty(data), 2.0**62 / (MOST_EDGES * longest))
 
 
 def vehicles_of(task: Task) -> int:
