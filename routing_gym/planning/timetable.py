@@ -69,10 +69,12 @@ class PlannedRoute:
 
     @property
     def rows(self) -> list[int]:
+        """Rows of the visits."""
         return [visit.row for visit in self.visits]
 
     @property
     def km(self) -> float:
+        """Length."""
         return self.visits[-1].km
 
     @property
@@ -82,6 +84,7 @@ class PlannedRoute:
 
     @property
     def waiting(self) -> float:
+        """Total minutes of waiting."""
         return sum(visit.waiting for visit in self.visits)
 
 
@@ -148,6 +151,7 @@ class PlanData:
 
     @property
     def km(self) -> float:
+        """Total length."""
         return sum(route.km for route in self.routes)
 
     @property
