@@ -153,6 +153,7 @@ def write(
             input_names=input_names,
             output_names=outputs,
             dynamic_shapes=(shapes,),
+            dynamo=True,
             verbose=False,
         )
     assert program is not None

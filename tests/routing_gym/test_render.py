@@ -263,6 +263,7 @@ def test_notebooks_display_what_save_writes(tmp_path):
 @pytest.mark.filterwarnings("default")
 def test_show_without_a_window(recwarn, monkeypatch):
     """Without a display it does nothing; in a notebook, it warns once."""
+    pytest.importorskip("matplotlib_inline")
     plt.switch_backend("agg")
     render.show(TSP(4), square(), [])
     assert not recwarn
