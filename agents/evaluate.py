@@ -233,7 +233,11 @@ def make_setup(args: Args, first_row: int) -> Setup:
 
 
 def main(args: Args) -> Table | None:
-    """Solve with every method; print the table, and write it to `--out`. A shard writes its costs and no table."""
+    """Solve with every method; print the table, and write it to `--out`. A shard writes its costs and no table.
+
+    Raises:
+        ValueError: A method failed on every instance; see also `read_instances` and `make_method`.
+    """
     keep_freed_memory()
     shard = choose_shard(args)
     test_set = read_instances(args)
@@ -264,6 +268,8 @@ def main(args: Args) -> Table | None:
             table.plot(args.out / "gap.png")
     finally:
         print(table.text())  # printed last, so that a closed pipe does not prevent the files
+    if useless := [row.method for row in table.rows if row.failed == table.num_instances]:
+        raise ValueError(f"failed on every instance: {', '.join(useless)}")
     return table
 
 

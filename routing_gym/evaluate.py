@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -46,6 +47,7 @@ class Row:
     gap: Interval  # per cent of the reference's mean, positive is worse
     wins: int  # instances on which no other method is better
     failed: int  # instances without a tour; no mean includes them
+    reason: str  # the most frequent reason of the failures; empty if there are none
     seconds: float  # per instance
     total_seconds: float  # sum over the instances; the wall time is shorter if several processes shared them
 
@@ -92,6 +94,16 @@ class Table:
             f"gap to {self.reference}{details}"
         )
 
+    @property
+    def failures(self) -> str:
+        """Lines below the table: for each method that failed, on how many instances, and the most frequent reason."""
+        count = self.num_instances
+        return "".join(
+            printable(f"{row.method} failed on {row.failed} of {count}: {row.reason}") + "\n"
+            for row in self.rows
+            if row.failed
+        )
+
     def text(self) -> str:
         """Return the table for a terminal.
 
@@ -107,12 +119,13 @@ class Table:
         console = require("rich.console", "solvers").Console(width=160, **plain)
         with console.capture() as shown:  # lines are of ASCII where standard output cannot encode others
             console.print(table)
-        return str(shown.get())
+        return str(shown.get()) + self.failures
 
     def markdown(self) -> str:
         """Return the table as Markdown."""
         lines = [HEADER, ("---", *("---:",) * (len(HEADER) - 1)), *(row.cells() for row in self.rows)]
-        return f"{self.title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        rows = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        return f"{self.title}\n\n{rows}" + (f"\n{self.failures}" if self.failures else "")
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as plain numbers with full precision; None replaces nan."""
@@ -121,7 +134,7 @@ class Table:
             record: dict[str, Any] = {"method": row.method, "is_bound": row.is_bound}
             for name, interval in (("mean", row.mean), ("gap", row.gap)):
                 record |= {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
-            record |= {"wins": row.wins, "failed": row.failed}
+            record |= {"wins": row.wins, "failed": row.failed, "reason": row.reason}
             record |= {"seconds": row.seconds, "total_seconds": row.total_seconds}
             records.append({key: None if value != value else value for key, value in record.items()})
         return records
@@ -203,6 +216,7 @@ def compare(
                 gap=gap_interval(solution.cost, solutions[reference].cost),
                 wins=wins,
                 failed=int(solution.failed.sum()),
+                reason=frequent_reason(solution),
                 seconds=float(solution.seconds.mean()),
                 total_seconds=float(solution.seconds.sum()),
             )
@@ -210,6 +224,12 @@ def compare(
     objective = "prize" if problem.maximises else "cost"
     size = sizes[reference]
     return Table(problem.name, objective, problem.num_nodes, size, reference, tuple(rows), dict(about or {}))
+
+
+def frequent_reason(solution: Solution) -> str:
+    """Return the most frequent reason why rows failed, on one line; empty if none failed."""
+    reasons = (status for status, failed in zip(solution.status, solution.failed, strict=True) if failed)
+    return next((" ".join(reason.split()) for reason, _ in Counter(reasons).most_common(1)), "")
 
 
 def mean_interval(values: FloatArray) -> Interval:

@@ -25,7 +25,7 @@ from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe
 from routing_gym.data import save_npz
 from routing_gym.problems import TSP, make_problem
-from routing_gym.solvers import HeldKarp
+from routing_gym.solvers import ExactMIP, HeldKarp
 from routing_gym.solvers.runtime.work import Inline, Lost
 
 ORIENTEERING = """NAME : ring
@@ -103,6 +103,20 @@ def test_one_table_of_solvers_and_models(args):
     assert json.loads((args.out / "table.json").read_text())["about"]["instances"] == "random/TSP-8"
     assert "| held-karp |" in (args.out / "table.md").read_text()
     assert (args.out / "gap.png").stat().st_size > 0
+
+
+def test_a_method_that_fails_on_every_instance(tmp_path, monkeypatch, capsys):
+    """The table is printed and written with the reason, and the script ends with an error."""
+
+    def fail(self, problem, instance, seed):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(ExactMIP, "solve_row", fail)
+    args = Args("random/TSP-5", ("held-karp", "milp"), size=3, executor="inline", cache=tmp_path, out=tmp_path)
+    with pytest.raises(ValueError, match="failed on every instance: milp"):
+        evaluate.main(args)
+    assert "milp failed on 3 of 3: RuntimeError: no luck" in capsys.readouterr().out
+    assert json.loads((tmp_path / "table.json").read_text())["rows"][1]["reason"] == "RuntimeError: no luck"
 
 
 def test_labels():
@@ -380,6 +394,12 @@ def test_a_folder_that_cannot_be_written_is_refused(chunked, tmp_path, monkeypat
     monkeypatch.setattr("tempfile.TemporaryFile", full)
     with pytest.raises(OSError, match=r"--out .*: no file can be written there \(No space left on device\); choose"):
         evaluate.main(chunked)
+
+
+def test_a_cache_that_cannot_be_made_is_refused(args, model_path):
+    """A file is in the way."""
+    with pytest.raises(OSError, match=r"--cache .*: cannot be made \(Not a directory\); choose another"):
+        evaluate.main(replace(args, cache=model_path / "cache"))
 
 
 def test_ray_that_is_missing_names_its_extra(chunked, monkeypatch):

@@ -5,6 +5,8 @@ import io
 import json
 import math
 import sys
+from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -111,6 +113,16 @@ def test_a_method_that_failed_everywhere_has_a_row():
     assert table.rows[1].wins == 0
     assert table.rows[1].cells()[1:5] == ("-", "-", "-", "-")
     assert json.loads(table.json())["rows"][1]["mean"] is None
+
+
+def test_the_most_frequent_reason_of_failures_is_shown():
+    """Two of the three rows that failed died, on two lines; the row that is feasible has no reason."""
+    failed = replace(solution([np.nan] * 3 + [1]), status=("late", "died:\n9", "died:\n9", "feasible"))
+    table = compare(TSP, {"A": solution([1, 2, 3, 4]), "B": failed}, "A")
+    assert [record["reason"] for record in json.loads(table.json())["rows"]] == ["", "died: 9"]
+    assert table.markdown().endswith("|\n\nB failed on 3 of 4: died: 9\n")
+    if find_spec("rich"):
+        assert table.text().endswith("\nB failed on 3 of 4: died: 9\n")
 
 
 def test_all_methods_may_fail_on_an_instance():

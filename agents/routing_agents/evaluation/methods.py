@@ -94,12 +94,18 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Callable[[AnyPr
         ValueError: The name is neither a solver nor a checkpoint, the method is unsuitable for the problem, a setting
             is wrong, or the cluster cannot be reached.
         ImportError: A solver's package is missing.
+        OSError: The folder for solutions of solvers cannot be made.
     """
     name, settings = parse_method(text)
     if name in SOLVERS:
         solver = make_solver(name, **settings)
         solver.check(problem)
         solver.load()
+        if setup.cache is not None:
+            try:
+                setup.cache.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise OSError(f"--cache {setup.cache}: cannot be made ({error.strerror}); choose another") from error
         if setup.executor is not None:
             setup.executor.prepare(solver.work(problem, setup.seed))
         return partial(
