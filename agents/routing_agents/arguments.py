@@ -132,12 +132,13 @@ def wrapped(text: str) -> str:
     )
 
 
-def parse(kind: type[ArgsT], description: str, arguments: list[str] | None = None) -> ArgsT:
+def parse(kind: type[ArgsT], description: str | None, arguments: list[str] | None = None) -> ArgsT:
     """Read the arguments of a script from the command line.
 
     Args:
         kind: Dataclass of the arguments.
         description: The script's docstring. `--help` shows the summary and the examples, `--help-all` all of it.
+            None, as with `python -OO`, shows neither.
         arguments: Arguments to read; by default those of this process.
 
     Raises:
@@ -145,7 +146,7 @@ def parse(kind: type[ArgsT], description: str, arguments: list[str] | None = Non
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     wants_all, wants_help = HELP_ALL in arguments, not {*arguments}.isdisjoint(("-h", "--help"))
-    summary, details = split(cli.as_subcommands(description))
+    summary, details = split(cli.as_subcommands(description or ""))
     try:
         return tyro.cli(
             kind,

@@ -53,7 +53,7 @@ def command_line(
     expected: tuple[type[Exception], ...] = (*EXPECTED, ProcessLostError, *also)
     try:
         with named_memory_errors():
-            args = parse(args_type, description or "")
+            args = parse(args_type, description)
             if getattr(args, "resume", None) is not None:  # here, since a default that is given looks like none
                 given = (word.partition("=")[0] for word in sys.argv[1:] if word.startswith("--"))
                 check_beside_resume(args, given)

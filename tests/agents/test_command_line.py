@@ -132,6 +132,13 @@ def test_lists_of_columns_are_complete(capsys, monkeypatch):
     assert {*vehicles} <= texts["vehicles"]
 
 
+def test_help_without_docstrings(capsys):
+    """`python -OO` removes the description."""
+    with pytest.raises(SystemExit, match="0"):
+        parse(import_module("evaluate").Args, None, ["--help"])
+    assert "usage:" in capsys.readouterr().out
+
+
 def test_hidden_options_are_read():
     args = parse(
         import_module("am_reinforce").Args, "", ["--embed-dim", "64", "--threads", "1", "--env-kwargs", "a", "b"]
@@ -217,6 +224,7 @@ def test_the_wheel_holds_the_scripts():
     assigned = {ast.unparse(node.targets[0]): node.value for node in hook.body if isinstance(node, ast.Assign)}
     assert {*ast.literal_eval(assigned["SCRIPTS"])} == {*cli.SCRIPTS.values()}
     assert all(cli.script_path(name) == AGENTS / name for name in cli.SCRIPTS.values())
+    assert all((folder / "py.typed").is_file() for folder in (cli.PACKAGE, ROOT / "routing_gym"))
 
 
 def test_info(routing_gym, capsys):
@@ -227,6 +235,15 @@ def test_info(routing_gym, capsys):
     assert all(label in shown for label in ("software:", "hardware:", "Python", "instructions", "memory", "GPU"))
     with pytest.raises(SystemExit, match="takes no arguments, got now"):
         routing_gym("info", "now")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("command", ["info", "--help", "--version"])
+def test_output_that_cannot_be_written(command):
+    with Path("/dev/full").open("w") as full:
+        started = [sys.executable, "-m", "routing_agents", command]
+        done = subprocess.run(started, stdout=full, stderr=subprocess.PIPE, text=True, cwd=AGENTS)
+    assert (done.returncode, done.stderr) == (1, "routing-gym: [Errno 28] No space left on device\n")
 
 
 def test_without_optional_packages():

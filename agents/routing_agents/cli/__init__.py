@@ -62,6 +62,19 @@ def usage() -> str:
     )
 
 
+def show(text: str) -> None:
+    """Print a text.
+
+    Raises:
+        SystemExit: Standard output is closed or full.
+    """
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest again when it ends
+        sys.exit(f"routing-gym: {error}")
+
+
 def run_script(name: str, arguments: list[str]) -> None:
     """Run the script of a subcommand in this process, like `python agents/SCRIPT`.
 
@@ -91,13 +104,13 @@ def main(arguments: list[str] | None = None) -> None:
     """
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if name in ("-h", "--help"):
-        print(usage())
+        show(usage())
     elif name == "--version":
-        print("routing-gym", extras.version("routing-gym"))
+        show(f"routing-gym {extras.version('routing-gym')}")
     elif name == "info":
         from routing_agents.cli.info import main as info  # reads the hardware
 
-        info(rest)
+        show(info(rest))
     elif name in SCRIPTS:
         run_script(name, rest)
     else:

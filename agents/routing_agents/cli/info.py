@@ -37,18 +37,17 @@ def describe_software() -> Iterator[tuple[str, str]]:
     yield from ((label, f"lacks {', '.join(packages)}") for label, packages in lacking.items() if packages)
 
 
-def main(arguments: list[str]) -> None:
-    """Print versions, extras and hardware.
+def main(arguments: list[str]) -> str:
+    """Return what the command prints: versions, extras and hardware, or its usage.
 
     Raises:
         SystemExit: Arguments are given; the command takes none.
     """
-    if arguments and arguments[0] not in ("-h", "--help"):
+    if not arguments:
+        return report()
+    if arguments[0] not in ("-h", "--help"):
         sys.exit(f"routing-gym info: takes no arguments, got {' '.join(arguments)}")
-    if arguments:
-        print("usage: routing-gym info\n\nPrint versions, extras and hardware, for bug reports.")
-        return
-    print(report())
+    return "usage: routing-gym info\n\nPrint versions, extras and hardware, for bug reports."
 
 
 def report() -> str:
