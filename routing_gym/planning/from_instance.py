@@ -58,6 +58,8 @@ def task_of(problem: AnyProblem, instance: Any, unit: float = 1.0) -> Task:
         max_km=unit * float(given["max_length"]) if "max_length" in given else None,
         open=problem.open_routes,
     )
+    if task.open:  # the depots may close before the last service
+        task.due[list(task.depots)] = np.inf
     fixed_cost = scaled("fixed_cost", 0.0).tolist()
     types = [
         {

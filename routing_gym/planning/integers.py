@@ -16,7 +16,7 @@ NEVER = 2**52
 # Least cost, in longest edges, of an edge to a refused stop, or from a pickup to a delivery if deliveries come first.
 FORBIDDEN = 2500
 OUTWEIGHS = 8  # the same cost, relative to the price of a stop that must be served
-MOST_PRICE = 4e10  # largest penalty, which those of PyVRP for an excess can exceed; larger ones make lengths coarser
+MOST_PRICE = 4e10  # largest penalty or fixed cost
 UNSERVED = 3.0  # price of a stop that must be served, in longest edges: with a larger one, PyVRP's plans are longer
 
 
@@ -41,6 +41,7 @@ class Numbers:
     Attributes:
         scale: Integers in a cost of 1.
         dearest: Highest cost per unit of a vehicle.
+        extent: Cost of any routes without fixed costs, and the largest penalty or fixed cost, in integers.
         forbidding: Cost of a forbidden edge.
         unserved: Least price of a stop that must be served.
         price: Cost of leaving each stop out; see `Task.prices`.
@@ -53,12 +54,15 @@ class Numbers:
             costs = [kind.cost_per_unit for kind in task.types or (task,)]
             self.dearest, cheapest = max(costs), min(costs)
             longest = min(max(COST_SCALE, LEAST_SCALE * self.dearest / cheapest), MOST_SCALE)
-            most = float(task.penalty[np.isfinite(task.penalty)].max(initial=0.0))
-            self.scale = min(longest / (unit * self.dearest), MOST_PRICE / most if most else np.inf)
-            self.unserved = self.scale * (UNSERVED * self.dearest * task.costs.max() + task.fixed_cost + most)
+            self.scale = longest / (unit * self.dearest)
+            edge = self.scale * self.dearest * task.costs.max()
+            penalties = task.penalty[np.isfinite(task.penalty)]
+            self.extent = len(task.ids) * 2.0 * edge, self.scale * max(task.fixed_cost, penalties.max(initial=0.0))
+            most = float(self.in_scale(penalties).max(initial=0.0))
+            self.unserved = UNSERVED * edge + 2.0 * most + float(self.in_scale(task.fixed_cost))
             self.forbidding = round(max(FORBIDDEN * longest, OUTWEIGHS * self.unserved))
         else:
-            self.dearest, self.scale = whole.dearest, whole.scale
+            self.dearest, self.scale, self.extent = whole.dearest, whole.scale, whole.extent
             self.unserved, self.forbidding = whole.unserved, whole.forbidding
         self.legs = task.costs * self.scale
         ticks = TICKS / min(1.0, unit_of(task.minutes))
@@ -70,8 +74,8 @@ class Numbers:
         per_km = self.scale * unit / unit_of(task.km)
         self.km = task.km * per_km
         self.max_km = None if task.max_km is None else task.max_km * per_km
-        self.price = np.rint(np.minimum(task.prices * self.scale, self.forbidding / 2))
-        self.fixed_cost = round(task.fixed_cost * self.scale)
+        self.price = np.rint(np.minimum(self.in_scale(task.prices), self.forbidding / 2))
+        self.fixed_cost = round(float(self.in_scale(task.fixed_cost)))
         self.forbidden = np.zeros(task.costs.shape, dtype=bool)
         depots = list(task.depots)
         if task.open:
@@ -82,6 +86,19 @@ class Numbers:
             self.forbidden[np.ix_(back, linehaul)] = True
             if task.delivers:
                 self.forbidden[np.ix_(np.array(depots), back)] = True
+
+    def in_scale(self, costs: FloatArray | float) -> FloatArray:
+        """Return penalties or fixed costs in integers, up to `MOST_PRICE`.
+
+        If some are larger, those above the cost of any routes are moved together in the same order, since PyVRP's
+        penalties would not exceed them.
+        """
+        scaled, (routes, most) = np.asarray(costs * self.scale), self.extent
+        routes = min(routes, MOST_PRICE / 2)
+        if most <= MOST_PRICE:
+            return scaled
+        share = (MOST_PRICE - routes) / (most - routes)
+        return np.where(scaled > routes, routes + share * (scaled - routes), scaled)
 
 
 def of_types(numbers: Numbers) -> list[Numbers]:

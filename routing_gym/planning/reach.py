@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from routing_gym.arrays import FloatArray
-from routing_gym.planning.table import Table
+from routing_gym.planning.table import InvalidInput, Table
 from routing_gym.planning.task import SLACK, Task
 from routing_gym.problems.geometry import earliest_arrivals
 
@@ -41,10 +41,14 @@ def check_reach(task: Task, table: Table, headers: Mapping[str, str]) -> None:
             raise table.error(row, headers.get("due_time", "latest"), told, task.at(task.due[row]))
         if not any(back <= kind.due[kind.depot] + SLACK for kind, _, back in times):
             first, _, back = min(times, key=lambda one: one[2])
-            ends, work = ("done", "vehicles work until") if task.open else ("back", "the depot closes at")
+            if task.open:
+                raise InvalidInput(
+                    f"vehicles, column latest: found {task.at(first.due[first.depot])}; a vehicle that serves only "
+                    f"{task.names[row]} is done at {task.at(back)}; let it work longer, or give the stop a penalty"
+                )
             told = (
-                f"a vehicle that serves only this stop is {ends} at {task.at(back)}, and {work} "
-                f"{task.at(first.due[first.depot])}; let it end later, or give the stop a penalty"
+                f"a vehicle that serves only this stop is back at {task.at(back)}, and the depot closes at "
+                f"{task.at(first.due[first.depot])}; let it close later, or give the stop a penalty"
             )
             raise table.error(row, headers.get("ready_time", "earliest"), told, task.at(task.ready[row]))
 

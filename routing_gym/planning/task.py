@@ -217,8 +217,8 @@ class Task:
         """Cost of leaving each stop out: its penalty; for stops that must be served, more than any plan costs: (A,)."""
         optional, longest = np.isfinite(self.penalty), float(self.costs.max())
         route = max(2.0 * longest * kind.cost_per_unit + kind.fixed_cost for kind in self.types or (self,))
-        most = max(len(self.ids) * route + float(self.penalty[optional].sum()), SLACK)
-        prices: FloatArray = np.where(optional, self.penalty, most)
+        most = len(self.ids) * route + float(self.penalty[optional].sum())
+        prices: FloatArray = np.where(optional, self.penalty, max(2.0 * most, SLACK))
         return prices
 
     @property

@@ -266,7 +266,8 @@ def explain(rules: Rules, routes: list[list[int]], node: int, without: Callable[
             kind = min(late, key=lambda kind: kind.least_duration(unit) - kind.max_minutes)
             least, longest = kind.least_duration(unit), kind.max_minutes
             return told("duration", f"{least:g} minutes there and back; a vehicle may be away for {longest:g}")
-        return told("window", "no vehicle that leaves as early as possible is there, or back, in time")
+        end = "done" if task.open else "back"
+        return told("window", f"no vehicle that leaves as early as possible is there, or {end}, in time")
     all_used = sum(bool(nodes) for nodes in routes) >= rules.most_routes
     vehicles = (
         f"all {rules.most_routes} vehicles are in use; one more could serve it" if all_used else "vehicles are left"

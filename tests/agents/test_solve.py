@@ -131,9 +131,8 @@ def test_solve_csv(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "given", "planned"),
     [
-        ("x,y,demand,pickup\n0,0,0,0\n5,0,0,4\n9,3,2,0\n", {"capacity": 5}, True),  # amounts
+        ("x,y,demand,pickup\n0,0,0,0\n5,0,0,4\n9,3,2,0\n", {"capacity": 5, "seconds": 1}, True),  # amounts
         ("x,y,demand,pickup\n0,0,0,0\n5,0,2,0\n9,3,2,1\n", {"capacity": 5, "problem": "PDVRP"}, False),  # rows
-        ("x,y,pickup\n0,0,0\n5,0,4\n9,3,1\n", {"capacity": 5}, True),
         ("x,y,pickup\n0,0,0\n5,0,0\n9,3,1\n", {}, False),
         ("x,y,penalty\n0,0,\n5,0,\n9,3,2\n", {}, True),
         ("x,y,demand,penalty\n0,0,0,\n5,0,1,\n9,3,2,2\n", {"capacity": 5}, True),
@@ -148,6 +147,15 @@ def test_tables_of_stops(tmp_path, monkeypatch, text, given, planned):
     (tmp_path / "own.csv").write_text(text)
     (result,) = solve_script.main(solve_script.Args((tmp_path / "own.csv",), out=tmp_path / "out", **given))
     assert isinstance(result, Task) == planned
+
+
+@pytest.mark.parametrize(
+    ("columns", "capacity", "problem"), [("x,y,demand,pickup", 5, "PDVRP"), ("x,y,pickup,id", None, "PDP")]
+)
+def test_pickups_may_be_amounts_or_row_numbers(tmp_path, columns, capacity, problem):
+    (tmp_path / "own.csv").write_text(f"{columns}\n0,0,0,0\n5,0,0,1\n9,3,1,2\n")
+    with pytest.raises(ValueError, match=f"for amounts, add --seconds 10; .* add --problem {problem}"):
+        solve_script.main(solve_script.Args((tmp_path / "own.csv",), out=tmp_path / "out", capacity=capacity))
 
 
 def test_csv_files_of_tours_end_with_one_depot():

@@ -72,6 +72,9 @@ def is_plan(path: Path, args: Any, model_options: Iterable[str]) -> bool:
 
     It is a CSV file with a column or an option that only such tables have. Without --problem and options of models, it
     is also one with columns that have another meaning in the instances of problems, or none.
+
+    Raises:
+        ValueError: A column `pickup` may hold amounts or row numbers.
     """
     if path.suffix.lower() != ".csv":
         return False
@@ -86,9 +89,16 @@ def is_plan(path: Path, args: Any, model_options: Iterable[str]) -> bool:
         return True
     if args.problem is not None or changed(args, model_options):
         return False
-    amounts = "pickup" in headers and ("demand" in headers or args.capacity is not None)
     optional = "penalty" in headers and "prize" not in headers
-    return amounts or optional or bool({"id", "name"} & headers.keys())
+    found = optional or bool({"id", "name"} & headers.keys())
+    amounts = "demand" in headers or args.capacity is not None
+    if "pickup" in headers and (amounts or found):
+        problem = "PDVRP" if amounts else "PDP"
+        raise ValueError(
+            f"{path}: pickup may hold amounts or row numbers; for amounts, add --seconds 10; for the row numbers of "
+            f"{problem}, add --problem {problem}"
+        )
+    return found
 
 
 def check_plan_options(args: Any, table: Path | None, unused: tuple[str, ...]) -> None:

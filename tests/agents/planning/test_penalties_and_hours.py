@@ -51,6 +51,22 @@ def test_pyvrp_does_not_overload_vehicles_with_large_fixed_costs():
     assert len(plan.routes) == 8
 
 
+@pytest.mark.parametrize("solver", ["pyvrp", "ortools"])
+def test_lengths_count_beside_enormous_penalties(solver):
+    """All stops are served, on a line whose shortest tour has 58 units, however large the penalties are."""
+    stops = {"x": range(30), "y": [0] * 30, "demand": [0] + [1] * 29, "penalty": ["", 1e15, 1e6, *[1e12] * 27]}
+    plan = routing_agents.solve(stops, vehicles={"capacity": 29, "fixed_cost": 1e11}, seconds=0.2, solver=solver)
+    assert plan.cost == pytest.approx(58 + 1e11)
+
+
+@pytest.mark.parametrize("solver", PLANNERS)
+@pytest.mark.parametrize("penalties", [["", 1, ""], ["", "", 1e18]])
+def test_a_required_stop_comes_first_where_lengths_do_not_count(solver, penalties):
+    stops = {"x": [0, 0, 0], "y": [0, 0, 0], "demand": [0, 1, 1], "penalty": penalties}
+    plan = routing_agents.solve(stops, vehicles={"count": 1, "capacity": 1}, seconds=0.1, solver=solver)
+    assert [stop.row for stop in plan.unserved] == [2 if penalties[1] == "" else 1]
+
+
 def test_repair_takes_the_cheapest_type():
     """Three pairs of neighbours; the routes of a solver of CVRP, with 10 units each, fit one large vehicle only."""
     stops = {"x": [0, 10, 10.1, -10, -10.1, 0, 0.1], "y": [0, 0, 0, 0, 0, 10, 10], "demand": [0] + [5] * 6}
@@ -67,7 +83,7 @@ def test_vehicles_that_stay_at_their_last_stop_work_until_their_latest(solver):
     hours = {"count": 3, "capacity": 9, "latest": 60, "open": True}
     plan = routing_agents.solve(stops | {"latest": [20, "", "", ""]}, vehicles=hours, seconds=0.1, solver=solver)
     assert sorted(route.visits[-1].departure for route in plan.routes) == [40, 45, 50]
-    with pytest.raises(InvalidInput, match=r"row 3.* is done at 65.0, and vehicles work until 60.0"):
+    with pytest.raises(InvalidInput, match=r"vehicles, column latest: found 60.0; .* only 3 is done at 65.0"):
         routing_agents.solve(stops | {"service": [0, 30, 30, 50]}, vehicles=hours)
 
 

@@ -153,3 +153,13 @@ def test_the_duration_of_a_route():
                 _, place = best_place(limited, (stops[2],), shorter, 2, np.inf)
                 assert bool(place) is allowed
     assert kept > 50
+
+
+def test_a_depot_may_close_before_the_last_service_of_open_routes():
+    """Customers 2 and 3 are served until 1.2 and 1.8 at the earliest, and the depot of OVRPTW closes at 1.2."""
+    columns = {"x": [0, 0.5, 0.9, 0.2], "y": [0, 0, 0.3, 0.9], "demand": [0, 2, 2, 2], "capacity": 6}
+    times = {"ready_time": [0, 0, 0, 1.5], "due_time": [1.2, 2, 2, 2], "service_time": [0, 0.3, 0.3, 0.3]}
+    own = data.from_columns("OVRPTW", columns | times)
+    rules = Rules(task_of(own.problem, own.instance))
+    assert all(rules.route((node,)) is not None for node in (1, 2, 3))
+    assert own.problem.objective(own.instance, np.array([[1, 2, 0, 3, 0]])).shape == (1,)
