@@ -15,8 +15,8 @@ CSV files of stops have one line per stop, the depot first: lat and lon, or x an
 service (minutes, HH:MM or ISO times); pickup (an amount); pickup_at (the id of a stop); penalty; vehicles (names of
 those that may serve the stop); id, name. The columns determine the problem. A file with x and y is one of stops if it
 has earliest, latest, service, pickup_at or vehicles, or if an option for stops is given, such as --vehicles; without
---problem and options of models, also if it has id, name, or penalty without prize. The plan is
-printed, and written to a CSV file in --out and to the files given by --map, --geojson, --json and --gantt.
+--problem and options of models, also if it has id, name, or penalty without prize. The plan is printed, and written to
+a CSV file in --out and to the files given by --map, --geojson, --json and --gantt.
 
 The script prints the cost in the file's own unit, the best known cost if its solution file is in the same folder, and
 the gap. It writes each tour (TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a picture. A file that cannot
