@@ -11,6 +11,6 @@ from routing_gym.planning.plan import Plan
 from routing_gym.planning.reading import read_task
 from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Task
-from routing_gym.planning.timetable import PlannedRoute, Unserved, Visit
+from routing_gym.planning.timetable import PlanData, PlannedRoute, Unserved, Visit
 
-__all__ = ["InvalidInput", "Plan", "PlannedRoute", "Task", "Unserved", "Visit", "read_task"]
+__all__ = ["InvalidInput", "Plan", "PlanData", "PlannedRoute", "Task", "Unserved", "Visit", "read_task"]
