@@ -94,9 +94,9 @@ class Numbers:
         penalties would not exceed them.
         """
         scaled, (routes, most) = np.asarray(costs * self.scale), self.extent
-        routes = min(routes, MOST_PRICE / 2)
         if most <= MOST_PRICE:
             return scaled
+        routes = min(routes, MOST_PRICE / 2)
         share = (MOST_PRICE - routes) / (most - routes)
         return np.where(scaled > routes, routes + share * (scaled - routes), scaled)
 

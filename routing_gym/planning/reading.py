@@ -189,7 +189,7 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
         problem=rules.name,
         ids=parsed.ids,
         names=parsed.names,
-        **{**lengths, "notes": (*lengths["notes"], *notes)},
+        **dict(lengths, notes=(*lengths["notes"], *notes)),
         delivery=whole[0],
         pickup=whole[1],
         ready=ready,
