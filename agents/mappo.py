@@ -7,10 +7,10 @@
     python agents/mappo.py --resume runs/NAME                   # continue a run
 
 The algorithm is that of Yu et al. (2022), "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games", with
-a separate reward, and therefore a separate value, for each vehicle. The centralised networks are those of Wang, "Deep
-Reinforcement Learning", chapter 16. Training is centralised: the values v^i([o^1 .. o^m]) depend on the observations of
-all vehicles. Execution is decentralised: a policy pi(o^i) depends on its own observation only; with --central-policy,
-on those of all vehicles, pi^i([o^1 .. o^m]).
+a separate reward, and therefore a separate value, for each vehicle, and without normalised values. The centralised
+networks are those of Wang, "Deep Reinforcement Learning", chapter 16. Training is centralised: the values v^i([o^1 ..
+o^m]) depend on the observations of all vehicles. Execution is decentralised: a policy pi(o^i) depends on its own
+observation only; with --central-policy, on those of all vehicles, pi^i([o^1 .. o^m]).
 
 Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted one bit for bit,
 wherever it was stopped. Ctrl-C stops after the current step and saves the run.

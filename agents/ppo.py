@@ -4,7 +4,7 @@
     python agents/ppo.py --env-id routing/CVRP-50 --total-timesteps 50000000
     tensorboard --logdir runs
 
-The script follows Huang et al. (2022), "CleanRL", and Wang et al. (2023), "RLOR: A Flexible Framework of Deep
+The script follows Huang et al. (2022), "CleanRL", and Wan et al. (2023), "RLOR: A Flexible Framework of Deep
 Reinforcement Learning for Operation Research". These parts are specific to routing:
 
 - The instance does not change during an episode. It is therefore encoded once per rollout and played in several lanes,

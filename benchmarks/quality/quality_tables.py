@@ -32,9 +32,9 @@ FLEETS = ("HFVRP-50", "PCVRP-50", "PCHFMDOVRPMBLTW-50", "PDVRP-50", "PDVRPTW-50"
 ROADS = tuple(f"{name}-matrices-50" for name in ("CVRP", *ORIGINAL))  # on streets, see routing_gym.problems.matrices
 PUBLISHED = {  # gaps in per cent of the best of many tours, where generator and rules are the same
     "PDP-20": "Heter-POMO 0.46",  # NCS (2024), table 3: 4.584 and LKH's 4.563
-    "PDP-50": "Heter-POMO 1.94",  # 6.995 and LKH's 6.862
-    "ATSP-20": "MatNet 0.00",  # UniteFormer, table 6: best of 128 views times n starts, 1.540 and CPLEX's 1.540
-    "ATSP-50": "MatNet 0.13",  # 1.561 and 1.559
+    "PDP-50": "Heter-POMO 1.93",  # 6.995 and LKH's 6.862
+    "ATSP-20": "MatNet 0.01",  # UniteFormer, table 6: best of 128 views times n starts, 1.540 and CPLEX's 1.540
+    "ATSP-50": "MatNet 0.14",  # 1.561 and 1.559
     "OVRP-50": "MVMoE 2.42",  # Zhou et al. (2024), tables 1 and 2: MVMoE/4E, best of 400; to HGS, LKH or OR-Tools
     "VRPL-50": "MVMoE 0.06",
     "VRPTW-50": "MVMoE 3.38",

@@ -1,6 +1,6 @@
 """Prize-collecting TSP and its stochastic variant: collect a prize of 1, pay a penalty for each omitted customer.
 
-Kool et al. (2019), appendix E.1: minimise the length plus the penalties of unvisited customers, subject to a
+Kool et al. (2019), appendices E.1 and F: minimise the length plus the penalties of unvisited customers, subject to a
 total prize of at least 1. Expected prizes are uniform in (0, 4/n), penalties in (0, 3K/n) with K = 2, 3
 or 4 for 20, 50 or 100 customers. In SPCTSP the real prize is uniform in (0, 2 x expected). It is
 revealed by the visit, and counts towards the minimum.

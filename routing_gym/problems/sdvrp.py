@@ -1,6 +1,6 @@
 """Split-delivery vehicle routing: like CVRP, but a customer may be served in several visits.
 
-Kool et al. (2019), appendix C.1. Every visit delivers as much as possible: the
+Kool et al. (2019), appendices C.1 and C.2. Every visit delivers as much as possible: the
 remaining demand of the customer, or the remaining load of the vehicle if that is less.
 """
 

@@ -1,6 +1,6 @@
 """Travelling salesman problem: visit every city once and return to the first.
 
-Kool et al. (2019), "Attention, Learn to Solve Routing Problems!", appendix B.1: cities uniform in the
+Kool et al. (2019), "Attention, Learn to Solve Routing Problems!", appendix B.2: cities uniform in the
 unit square. The first action chooses the first city of the tour. The cost of the step to the last city includes the
 closing edge.
 """

@@ -73,7 +73,7 @@ class NoBaseline(Baseline):
 
 
 class ExponentialBaseline(Baseline):
-    """Exponential moving average of the mean cost, with decay 0.8 (Kool et al. 2019, section 4)."""
+    """Exponential moving average of the mean cost, with decay 0.8 (Kool et al. 2019, sections 4 and 5)."""
 
     decay = 0.8
 
@@ -169,7 +169,7 @@ class RolloutBaseline(Baseline):
 
 
 class CriticBaseline(Baseline):
-    """Cost predicted by a separate network, which is trained at the same time (Kool et al. 2019, appendix B.2).
+    """Cost predicted by a separate network, which is trained at the same time (Kool et al. 2019, appendix B.1).
 
     Args:
         critic: Network that predicts costs, on the device of the instances.
@@ -211,7 +211,7 @@ class SharedBaseline(Baseline):
 
     Kool et al. (2019b), "Buy 4 REINFORCE samples, get a baseline for free!". With forced starts, tour k
     starts at node k, like in POMO (Kwon et al. 2020). With symmetries, tour k is sampled under symmetry k of the
-    square, like in Sym-NCO (Kim et al. 2022), eq. 4; deviations: no rotations by other angles, which would leave the
+    square, like in Sym-NCO (Kim et al. 2022); deviations: no rotations by other angles, which would leave the
     square, and no loss on embeddings.
 
     Args:

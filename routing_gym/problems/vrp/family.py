@@ -18,9 +18,9 @@ steps, observations and checks. A field that an attribute needs is None in insta
 Instances with O, B, L and TW are those of Zhou et al. (2024), "MVMoE: multi-task vehicle routing solver with
 mixture-of-experts", code in `envs/*Env.py`: limit 3; depot open from 0 to 3; service 0.2; time windows around a uniform
 time at which the customer can be served, 0.1 to 1 to both sides. The last fifth of the customers are backhauls.
-Deviation: service is shorter if the depot is more than 1.4 away; MVMoE draws such customers again. Liu et al. (2024),
+Deviation: service is shorter if the depot is more than 1.4 away; MVMoE draws the whole batch again. Liu et al. (2024),
 "Multi-task learning for routing problem with cross-problem zero-shot generalization", `MTPOMO/VRProblemDef.py`, have
-the same limit and backhauls, but time windows 0.15 to 0.2 wide in a horizon of 4.6. Berto et al. (2024), "RouteFinder:
+the same limit and backhauls, but time windows 0.15 to 0.2 wide in a horizon of 4.6. Berto et al. (2025), "RouteFinder:
 towards foundation models for vehicle routing problems", add MB, and MD with three uniform depots, as here. Its
 environment of MB allows more: it checks a delivery against the goods collected so far, and not what is still to be
 delivered. For PD see `PDP`. The distributions of fleets and penalties are our own, because none is established.

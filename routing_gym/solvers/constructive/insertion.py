@@ -1,7 +1,8 @@
 """Insertion heuristics for the TSP: select a city, and insert it where it lengthens the tour least.
 
 Source: Rosenkrantz, Stearns and Lewis (1977), "An analysis of several heuristics for the traveling salesman problem".
-    The first city is chosen like in Kool et al. (2019), so that results can be compared.
+    Nearest and farthest insertion start from the same city as in Kool et al. (2019), so that results can be compared;
+    random insertion draws the order of the cities, where Kool et al. take that of the instance.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class ValueHead(nn.Module):
 
 
 class CostCritic(Encoder):
-    """Critic that predicts an instance's cost from the mean of its node embeddings (Kool et al. 2019, appendix B.2).
+    """Critic that predicts an instance's cost from the mean of its node embeddings (Kool et al. 2019, appendix B.1).
 
     Args:
         features: Observations to read.

@@ -62,7 +62,7 @@ class Attention(nn.Module):
 
 
 class PointerAnswer(nn.Module):
-    """Equation 3: p(C_i = j | C_1 .. C_i-1, P) = softmax(u_i)_j, over the points and, if lengths vary, the end."""
+    """Section 2.3: p(C_i = j | C_1 .. C_i-1, P) = softmax(u_i)_j, over the points and, if lengths vary, the end."""
 
     def __init__(self, config: PointerConfig, _: int = 0) -> None:
         super().__init__()
