@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import filelock
-from matplotlib.figure import Figure
 
 from routing_agents import checkpoint, runs
 from routing_agents.arguments import flags
@@ -290,6 +289,8 @@ def write_progress(entries: list[Entry], folder: Path) -> None:
     started = [entry for entry in entries if entry.rows()]
     if not started:
         return
+    from matplotlib.figure import Figure  # half a second, which each process would wait for
+
     figure = Figure(figsize=(6, 2.4 * len(started)), layout="constrained")
     panels = figure.subplots(len(started), squeeze=False)[:, 0]
     for entry, axes in zip(started, panels, strict=True):

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.utils.tensorboard import SummaryWriter
 
@@ -212,6 +211,8 @@ class Report:
         drawn = [column for column in self.columns if column.curve]
         if not self.rows or not drawn:  # no epoch yet, or the log of a finished run was deleted
             return
+        from matplotlib.figure import Figure  # half a second, which each process would wait for
+
         figure = Figure(figsize=(7, 4), layout="constrained")
         axes = figure.add_subplot(xlabel="training instances")
         seen = [row["instances"] for row in self.rows]

@@ -61,7 +61,7 @@ def node_codes(chances: Sequence[Tensor], view: Tensor | None = None) -> Tensor:
     place = torch.arange(1, like.shape[1] + 1, device=like.device, dtype=like.dtype)
     # Quadratic multiples of an irrational number are as good as random numbers, and the same on every machine.
     waves = like.new_tensor([math.tau * (wave * wave * GOLDEN_RATIO % 1) for wave in range(1, CODE_SIZE + 1)])
-    codes = (math.sqrt(2) * torch.cos(place[:, None] * waves)).expand(len(like), -1, -1)
+    codes = (math.sqrt(2) * torch.cos(place[:, None] * waves)).expand(like.shape[0], -1, -1)
     if view is not None:
         order = (view[:, None] * place.double().square() * GOLDEN_RATIO % 1).argsort(dim=1, stable=True)
         codes = codes.gather(1, order[..., None].expand_as(codes))

@@ -120,7 +120,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         keys, values, logit_keys, *node_queries = projected.split(d, dim=-1)
         if not self.features.depot:  # index A is the placeholder
             placeholders = zip(node_queries, context_weights, self.placeholder.split(d), strict=True)
-            node_queries = [torch.cat([q, (w @ p).expand(len(x), 1, d)], dim=1) for q, w, p in placeholders]
+            node_queries = [torch.cat([q, (w @ p).expand(x.shape[0], 1, d)], dim=1) for q, w, p in placeholders]
         return Encoding(
             fixed_query=self.project_mean(x.mean(dim=1, keepdim=True)),
             node_queries=tuple(q.contiguous().to(x.dtype) for q in node_queries),
