@@ -9,9 +9,11 @@ import dataclasses
 import inspect
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import animation
 import numpy as np
+from gymnasium import spaces
 
 from routing_agents.trained import find_weights
 from routing_gym.problem import AnyProblem, instance_fields
@@ -73,8 +75,11 @@ print(info["cost"], env.unwrapped.tour)
 | action space | `Discrete({num_actions})`: the node to visit next |
 | observation space | `Dict`, see below |
 | reward | minus the cost of the step; over an episode, minus the cost of the tour |
+| starting state | a random instance; nothing is visited yet |
+| episode end | the tour is complete, or an action was illegal |
 | ids | `routing/{name}-{{10,20,50,100,200,500,1000}}`, `routing/{name}` with `num_nodes=` |
 | settings | {settings} |
+| other arguments | `generator`, `reward`, `on_illegal`, `render_mode`, see [](/reference/environments.md) |
 | steps | at most {horizon} with 20 nodes |
 
 ## Observation
@@ -150,10 +155,18 @@ def observations(problem: AnyProblem) -> str:
     """Return the rows of the table of observations."""
     rows, meaning = [], {column.name: column.meaning for column in problem.columns} | MEANING
     for key, space in problem.observation_space().items():
-        kind = type(space).__name__
-        shape = f"{kind}({space.n})" if kind in ("Discrete", "MultiBinary") else f"{kind}{space.shape} {space.dtype}"
-        rows.append(f"| `{key}` | `{shape}` | {meaning.get(key, 'see the rules')} |")
+        rows.append(f"| `{key}` | `{signature(space)}` | {meaning.get(key, 'see the rules')} |")
     return "\n".join(rows)
+
+
+def signature(space: spaces.Space[Any]) -> str:
+    """Return a space as text; "max" is the largest float."""
+    if not isinstance(space, spaces.Box):
+        return str(space)
+    low, high = (set(values.flat) for values in (space.low, space.high))
+    assert len(low) == len(high) == 1
+    bounds = [f"{x:g}" if x < np.finfo(np.float32).max else "max" for x in (*low, *high)]
+    return f"Box({', '.join(bounds)}, {space.shape}, {space.dtype})"
 
 
 def columns(problem: AnyProblem) -> str:

@@ -330,22 +330,24 @@ def cast_instance(instance: Batch) -> Batch:
     Floats become float32 and integers int64. Other dtypes are not converted; `Problem.validate` rejects them.
 
     Raises:
-        ValueError: A number is too large for float32, or masked.
+        ValueError: A number is too large for float32, or masked; the message names the field.
     """
 
-    def cast(x: Array) -> npt.NDArray[Any]:
+    def cast(name: str, x: Array) -> npt.NDArray[Any]:
         if np.ma.is_masked(x):
-            raise ValueError("masked values are missing; fill them in")
+            raise ValueError(f"{name}: masked values are missing; fill them in")
         values = to_numpy(x)
         if np.issubdtype(values.dtype, np.floating):
             with np.errstate(over="ignore"):
                 single = values.astype(np.float32, copy=False)
             lost = np.isinf(single) & np.isfinite(values)
             if lost.any():
-                raise ValueError(f"{values[lost][0]:g} is too large for float32, at most 3.4e38; choose a larger unit")
+                found = f"{values[lost][0]:g} is too large for float32, at most 3.4e38"
+                raise ValueError(f"{name}: {found}; choose a larger unit")
             return single
         if np.issubdtype(values.dtype, np.integer):
             return values.astype(np.int64, copy=False)
         return values
 
-    return map_arrays(cast, instance)
+    given = {name: cast(name, value) for name, value in vars(instance).items() if value is not None}
+    return dataclasses.replace(instance, **given)  # type: ignore[type-var]

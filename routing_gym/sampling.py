@@ -23,13 +23,19 @@ def sample_actions(action_mask: Array, rng: np.random.Generator) -> Array:
 
     Raises:
         TypeError: `rng` is not a random number generator.
-        ValueError: The mask has no axis, or a row has no legal node.
+        ValueError: The mask has no axis or values above 1, or a row has no legal node.
     """
     if not hasattr(rng, "integers"):
         raise TypeError(f"rng: expected a numpy.random.Generator, such as np.random.default_rng(0), got {rng!r}")
-    legal = to_numpy(action_mask) != 0
+    mask = to_numpy(action_mask)
+    legal = mask != 0
     if legal.ndim == 0:
         raise ValueError(f"action_mask: expected shape (..., A), such as one row per lane; got {action_mask!r}")
+    if mask.dtype != np.bool_ and (mask > 1).any():
+        raise ValueError(
+            "action_mask: values above 1 are masks of a MultiBinary space, such as DVRPTW's; for each row, call "
+            "single_action_space.sample(mask=row)"
+        )
     shape, legal = legal.shape[:-1], legal.reshape(-1, legal.shape[-1])
     counts = np.count_nonzero(legal, axis=1)
     if not counts.all():

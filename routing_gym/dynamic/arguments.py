@@ -15,7 +15,7 @@ from routing_gym.dynamic.generated import GeneratedDays
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.solver import ROUTERS
 from routing_gym.dynamic.static import StaticInstance, read_static
-from routing_gym.envs.arguments import check_instance, keywords
+from routing_gym.envs.arguments import check_flag, check_instance, check_no_time_limit, keywords
 
 ActionForm = Literal["dispatch", "route"]
 
@@ -29,6 +29,7 @@ def choose_source(
         TypeError: A setting does not exist, or the source is not a source.
         ValueError: A value is invalid, or a source is given together with settings.
     """
+    check_no_time_limit(settings)
     if source is not None:
         if static is not None or settings:
             given = "static" if static is not None else next(iter(settings))
@@ -61,7 +62,7 @@ def make_form(source: DaySource, action: ActionForm, router: str | Router, obser
     """
     if action not in get_args(ActionForm):
         raise ValueError(f"action must be one of {', '.join(get_args(ActionForm))}; got {action!r}")
-    with_durations = observe_durations or not source.has_coords
+    with_durations = check_flag("observe_durations", observe_durations) or not source.has_coords
     if action == "route":
         if router != "nearest":
             raise ValueError(f'router {router!r} has no effect with action="route"; leave it out')

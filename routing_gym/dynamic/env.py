@@ -120,7 +120,8 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
     ) -> None:
         days = choose_source(type(self), static, source, settings)
         self.form = make_form(days, action, router, observe_durations)
-        self.render_mode = check_render_mode(type(self), render_mode)
+        self.metadata = metadata_of(type(self), days)
+        self.render_mode = check_render_mode(self, render_mode)
         self.action_space = self.form.action_space
         self.observation_space = self.form.observation_space()
         self._lanes = DayLanes(self.form, (), on_illegal)
@@ -166,7 +167,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         Raises:
             ImportError: matplotlib is missing ("rgb_array").
             ResetNeeded: Before the first reset.
-            ValueError: The day has no coordinates ("rgb_array").
+            ValueError: The day is one of your own without coordinates ("rgb_array").
         """
         if self.render_mode is None:
             logger.warn('render() does nothing: make the environment with a render_mode, as in render_mode="ansi"')
@@ -254,12 +255,24 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
     ) -> None:
         days = choose_source(type(self), static, source, settings)
         self.form = make_form(days, action, router, observe_durations)
+        self.metadata = metadata_of(type(self), days)
         lanes = DayLanes(self.form, (check_integer("num_envs", num_envs, 1),), on_illegal)
         space = self.form.observation_space()
         super().__init__(lanes, space, self.form.action_space, autoreset_mode, True, None, render_mode)
 
     def _draw(self, lanes: Lanes) -> Day:
         return draw_days(self.form, [self._generators[lane] for lane in lanes])
+
+    @property
+    def known_day(self) -> Day:
+        """The days with only the requests that have arrived, which is all that a policy may observe."""
+        return rules.known_part(self.instance, self.state)
+
+    @property
+    def known_state(self) -> DayState:
+        """The states for a policy: the times of requests that have not arrived are -1."""
+        state: DayState = self.state
+        return rules.known_state(self.instance, state)
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return the mask of legal actions: bool (B, 2 N), or (B, N + 2) with "route"."""
@@ -273,6 +286,12 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
             TypeError: The environment has `action="route"`.
         """
         return must_go_actions(self._episodes)
+
+
+def metadata_of(env_class: type[gym.Env[Any, Any]] | type[LaneVectorEnv], source: DaySource) -> dict[str, Any]:
+    """Return the metadata of an environment; without coordinates, there are no pictures."""
+    metadata = dict(env_class.metadata)
+    return metadata if source.has_coords else metadata | {"render_modes": ["ansi"]}
 
 
 def must_go_actions(lanes: DayLanes) -> npt.NDArray[np.int8]:

@@ -19,6 +19,30 @@ from routing_gym.problems.geometry import match_fields
 Generator = Callable[[np.random.Generator, int], Any]  # like `Problem.generate`
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """Check that a value is True or False.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def check_no_time_limit(settings: Mapping[str, Any]) -> None:
+    """Check that `gym.make_vec` has not passed on a limit of steps, as it does with "vector_entry_point".
+
+    Raises:
+        ValueError: It has.
+    """
+    if "max_episode_steps" in settings:
+        raise ValueError(
+            "max_episode_steps: the native vector environment has no limit of steps, because every episode ends by "
+            'itself; for a limit, call make_vec with vectorization_mode="sync"'
+        )
+
+
 def resolve_problem(
     env_class: type, problem: str | AnyProblem, num_nodes: int | None, settings: dict[str, Any]
 ) -> AnyProblem:
@@ -27,8 +51,9 @@ def resolve_problem(
     Raises:
         TypeError: A keyword is unknown, `problem` is neither a name nor a `Problem`, or `num_nodes` is missing, or
             given although `problem` is a `Problem`.
-        ValueError: A name is unknown or a value is invalid.
+        ValueError: A name is unknown, a value is invalid, or there is a limit of steps.
     """
+    check_no_time_limit(settings)
     if isinstance(problem, Problem):
         given = [*(["num_nodes"] if num_nodes is not None else []), *settings]
         if given:
@@ -73,15 +98,15 @@ def check_generator(generator: Generator | None) -> Generator | None:
     return generator
 
 
-def check_render_mode(env_class: Any, render_mode: str | None) -> str | None:
-    """Check that an environment class declares a render mode.
+def check_render_mode(env: Any, render_mode: str | None) -> str | None:
+    """Check that an environment declares a render mode.
 
     Raises:
         ValueError: It does not. The message names the declared ones.
     """
-    modes = env_class.metadata["render_modes"]
+    modes = env.metadata["render_modes"]
     if render_mode is not None and render_mode not in modes:
-        raise ValueError(f"{env_class.__name__}: render_mode must be None, {', '.join(modes)}; got {render_mode!r}")
+        raise ValueError(f"{type(env).__name__}: render_mode must be None, {', '.join(modes)}; got {render_mode!r}")
     return render_mode
 
 

@@ -279,7 +279,6 @@ class Episodes(LaneArrays):
         draw: dict[str, Callable[..., Any]] = {
             "rgb_array": render.to_rgb_array,
             "ansi": to_text,
-            "human": render.show,
         }
         instance, cost = map_arrays(to_numpy, self.instance), to_numpy(self.cost)
         return tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import count
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from gymnasium import logger, spaces
 from gymnasium.error import ResetNeeded
 
+from routing_gym import render
 from routing_gym.envs.arguments import (
     Generator,
     check_generator,
@@ -25,6 +27,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.render.figure import WINDOW
 
 NO_LANES = np.zeros(0, dtype=np.intp)
+NUMBERS = count(1)  # of windows: each environment has its own
 
 
 class RoutingEnv(gym.Env[Observation, np.int64]):
@@ -111,6 +114,9 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         render_mode: None, "human", "rgb_array" or "ansi" (text).
         **settings: Settings of the problem, such as `capacity` and `matrices`; only with a name.
 
+    Attributes:
+        problem: The `Problem` of the instances.
+
     Raises:
         TypeError: A keyword is unknown, or `num_nodes` is missing, or given although `problem` is a `Problem`.
         ValueError: An argument has an invalid value.
@@ -130,11 +136,12 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         **settings: Any,
     ) -> None:
         self.problem = resolve_problem(type(self), problem, num_nodes, settings)
-        self.render_mode = check_render_mode(type(self), render_mode)
+        self.render_mode = check_render_mode(self, render_mode)
         self.generator = check_generator(generator)
         self.action_space = spaces.Discrete(self.problem.num_actions)
         self.observation_space = self.problem.observation_space()
         self._episodes = Episodes(self.problem, (), reward, on_illegal)
+        self._window = f"{WINDOW} {next(NUMBERS)}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.problem})"
@@ -227,10 +234,14 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         if self.render_mode is None:
             logger.warn('render() does nothing: make the environment with a render_mode, as in render_mode="ansi"')
             return None
-        return self._episodes.render(self.render_mode)[0]
+        if self.render_mode != "human":
+            return self._episodes.render(self.render_mode)[0]
+        self._episodes.require_start("render()")
+        render.show(self.problem, self.instance, self.tour, float(self._episodes.cost[0]), self._window)
+        return None
 
     def close(self) -> None:
         """Close the window of "human" rendering, if there is one."""
         pyplot = sys.modules.get("matplotlib.pyplot")
         if self.render_mode == "human" and pyplot is not None:
-            pyplot.close(WINDOW)
+            pyplot.close(self._window)

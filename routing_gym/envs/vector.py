@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 from routing_gym.arrays import Array, select, to_numpy
 from routing_gym.envs.arguments import (
     Generator,
+    check_flag,
     check_generator,
     check_mask,
     check_options,
@@ -59,9 +60,9 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         except ValueError:
             modes = ", ".join(mode.value for mode in AutoresetMode)
             raise ValueError(f"autoreset_mode must be one of {modes}; got {autoreset_mode!r}") from None
-        self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
-        self.render_mode = check_render_mode(type(self), render_mode)
-        self.copy = copy
+        self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
+        self.render_mode = check_render_mode(self, render_mode)
+        self.copy = check_flag("copy", copy)
         self.generator = check_generator(generator)
         self.single_action_space = single_action_space
         self.single_observation_space = single_observation_space
@@ -181,7 +182,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
             seeds = [None] * self.num_envs
         elif isinstance(seed, (int, np.integer)):
             seeds = [int(seed) + lane for lane in range(self.num_envs)]
-        elif hasattr(seed, "__len__"):
+        elif hasattr(seed, "__getitem__") and getattr(seed, "ndim", 1) == 1:
             seeds = list(seed)
         else:
             raise TypeError(f"seed: expected an integer or one per lane, got {type(seed).__name__}")
@@ -258,6 +259,9 @@ class RoutingVectorEnv(LaneVectorEnv):
         on_illegal: "terminate" or "raise".
         render_mode: None, "rgb_array" or "ansi" (text).
         **settings: Settings of the problem, such as `capacity`; only with a name.
+
+    Attributes:
+        problem: The `Problem` of the instances.
 
     Raises:
         TypeError: A keyword is unknown, or `num_nodes` is missing, or given although `problem` is a `Problem`.

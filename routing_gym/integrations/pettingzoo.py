@@ -78,7 +78,7 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         self.game = game
         self.mask_in_infos = mask_in_infos
         self.generator = check_generator(generator)
-        self.render_mode = check_render_mode(type(self), render_mode)
+        self.render_mode = check_render_mode(self, render_mode)
         self.metadata = {**type(self).metadata, "name": game.name}
         self.possible_agents = [f"vehicle_{agent}" for agent in range(game.num_agents)]
         self.agents: list[str] = []

@@ -32,6 +32,8 @@ class ATSPInstance:
 class ATSP(ClosedTour[ATSPInstance]):
     """Asymmetric TSP with `num_nodes` cities, which have no coordinates; actions are cities 0 to n-1.
 
+    The episode ends with the visit of the last city.
+
     Raises:
         ValueError: There are fewer than two cities.
     """

@@ -257,6 +257,8 @@ class WholeDeliveries(VehicleRouting[InstanceT, WholeStateT]):
 class CVRP(WholeDeliveries[CVRPInstance, CVRPState]):
     """Capacitated vehicle routing with `num_nodes` customers; action 0 returns to the depot.
 
+    The episode ends at the depot: with action 0 after the last customer.
+
     Raises:
         ValueError: There is no customer, or the capacity is below the largest generated demand (9).
     """

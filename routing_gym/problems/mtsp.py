@@ -58,6 +58,8 @@ class MTSPState:
 class MTSP(Problem[MTSPInstance, MTSPState]):
     """Min-max multiple TSP with `num_nodes` customers; action 0 ends a salesman's tour, and the next salesman starts.
 
+    The episode ends with action 0 after the last customer.
+
     The salesmen travel one after the other. No tour is empty, but salesmen may stay at the depot. The cost of a step is
     the increase of the longest tour, so that the sum of the costs is the longest tour.
 

@@ -53,7 +53,7 @@ class PDPState:
 
 @dataclass(frozen=True)
 class PDP(Problem[PDPInstance, PDPState]):
-    """Pickup and delivery with `num_nodes` customers; action 0 returns to the depot after all visits.
+    """Pickup and delivery with `num_nodes` customers; action 0, after all visits, ends the tour at the depot.
 
     In generated instances of an odd size the last customer is neither pickup nor delivery. The vehicle has no
     capacity limit. Instances may have several deliveries of one pickup.

@@ -121,6 +121,8 @@ class ClosedTour(Problem[InstanceT, TSPState]):
 class TSP(ClosedTour[TSPInstance]):
     """Travelling salesman problem with `num_nodes` cities; actions are cities 0 to n-1.
 
+    The episode ends with the visit of the last city.
+
     Raises:
         ValueError: There are fewer than two cities.
     """

@@ -40,6 +40,8 @@ class TSPFEInstance:
 class TSPFE(ClosedTour[TSPFEInstance]):
     """TSP with fixed edges, of `num_nodes` cities; actions are cities 0 to n-1.
 
+    The episode ends with the visit of the last city.
+
     The tour may start at any city. After one end of a fixed edge, the other end follows immediately. This excludes no
     tour: every closed tour can be traversed in this way, from any city, in one of the two directions (with asymmetric
     distances: from some city). `objective` accepts it from every city, in both directions.

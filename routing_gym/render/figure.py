@@ -9,7 +9,7 @@ of a dial around its customer; one turn, clockwise from the top, lasts from the 
 
 The drawing depends only on the instance's fields and the contract of `Problem`, so a new problem needs no code here.
 Nodes without coordinates are placed on a circle, in order, and edges have arrows; the drawn lengths then have no
-meaning. Figures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
+meaning. Figures need matplotlib; text does not. Only `show` uses pyplot, for its windows.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def save(
     write_atomically(path, png(draw(problem, instance, tour, cost, title)))
 
 
-def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> None:
-    """Show the figure of `draw` in a window that later calls reuse, without blocking.
+def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None, window: str = WINDOW) -> None:
+    """Show the figure of `draw` in a window, without blocking; later calls with the same name reuse the window.
 
     Without a display, it does nothing.
 
@@ -136,7 +136,7 @@ def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = N
         if backend.endswith("inline"):
             warnings.warn(NO_WINDOW, stacklevel=1)  # one location, so that an episode warns once
         return
-    figure = pyplot.figure(WINDOW, INCHES, clear=True)
+    figure = pyplot.figure(window, INCHES, clear=True)
     draw(problem, instance, tour, cost, axes=figure.add_axes(AXES_BOX))
     pyplot.pause(0.001)
 
@@ -180,7 +180,7 @@ def png(figure: Figure) -> bytes:
 def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
     """Return the pixels of a figure made by `new_figure`: uint8 (height, width, 3)."""
     figure.canvas.draw()
-    return np.array(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
+    return np.array(np.asarray(figure.canvas.buffer_rgba())[..., :3])  # type: ignore[attr-defined]
 
 
 def draw_routes(axes: Axes, coords: Array, routes: list[list[int]], num_depots: int) -> None:

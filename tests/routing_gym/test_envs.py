@@ -529,7 +529,7 @@ def test_copies_and_pickles_go_on_alike():
 
 def test_human_mode_draws_on_reset_and_step(monkeypatch):
     drawn = []
-    monkeypatch.setattr("routing_gym.render.show", lambda problem, instance, tour, cost: drawn.append((tour, cost)))
+    monkeypatch.setattr("routing_gym.render.show", lambda problem, instance, tour, cost, _: drawn.append((tour, cost)))
     env = RoutingEnv("TSP", 4, render_mode="human")
     env.reset(options={"instance": SQUARE})
     env.step(0)
@@ -538,15 +538,21 @@ def test_human_mode_draws_on_reset_and_step(monkeypatch):
     assert [cost for _, cost in drawn] == [0, 0, 1]
 
 
-def test_close_closes_the_window():
+def test_close_closes_the_window_of_this_environment(monkeypatch):
+    """Stand-in for a display."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    window = pyplot.figure(routing_gym.render.figure.WINDOW)  # without a display, `show` opens none
-    RoutingEnv("TSP", 4, render_mode="ansi").close()
-    assert pyplot.fignum_exists(window.number)
-    env = RoutingEnv("TSP", 4, render_mode="human")
+    monkeypatch.setattr("matplotlib.backends.registry.backend_registry.resolve_backend", lambda _: ("agg", "gui"))
+    monkeypatch.setattr(pyplot, "pause", lambda seconds: None)
+    env, other = RoutingEnv("TSP", 4, render_mode="human"), RoutingEnv("TSP", 4, render_mode="human")
+    env.reset(seed=0)
+    window = pyplot.get_figlabels()
+    other.reset(seed=0)
+    assert len(pyplot.get_figlabels()) == 2
+    other.close()
+    other.close()
+    assert pyplot.get_figlabels() == window
     env.close()
-    env.close()
-    assert not pyplot.fignum_exists(window.number)
+    assert pyplot.get_figlabels() == []
 
 
 def test_render_without_a_mode_says_so():

@@ -72,6 +72,8 @@ def test_the_mode_is_kept_per_instance():
             ValueError,
             "RoutingVectorEnv: render_mode must be None, rgb_array, ansi; got 'human'",
         ),
+        ({"copy": "no"}, ValueError, "copy must be True or False, got 'no'"),
+        ({"max_episode_steps": 3}, ValueError, 'no limit of steps.* call make_vec with vectorization_mode="sync"'),
     ],
 )
 def test_bad_arguments(arguments, error, message):
@@ -93,8 +95,9 @@ def test_lists_of_seeds():
     assert len(env.np_random) == 3
     with pytest.raises(ValueError, match="seed: expected 3 seeds, one per lane, got 2"):
         env.reset(seed=[1, 2])
-    with pytest.raises(TypeError, match="seed: expected an integer or one per lane, got float"):
-        env.reset(seed=1.0)
+    for seed, kind in ((1.0, "float"), ({1, 2, 3}, "set"), (np.array(3), "ndarray")):
+        with pytest.raises(TypeError, match=f"seed: expected an integer or one per lane, got {kind}"):
+            env.reset(seed=seed)
     with pytest.raises(gym.error.Error, match="actual value: -1"):
         env.reset(seed=[1, -1, 2])
     assert env.np_random_seed == (7, 8, 9)

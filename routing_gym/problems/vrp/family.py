@@ -67,6 +67,9 @@ FLAGS = ("open_routes", "backhauls", "mixed_backhauls", "time_windows", "several
 class VRP(WholeDeliveries[VRPInstance, VRPState]):
     """Vehicle routing with `num_nodes` customers and at least one of nine attributes; a depot as action ends a route.
 
+    The episode ends at a depot after the last customer. With penalties, it also ends if a vehicle at a depot chooses
+    this depot.
+
     Every customer can be served by its own vehicle, and the number of vehicles is not limited, except in fleets
     if customers may be left out. `validate` rejects other instances, so that no mask is empty. The cost is the
     length of the routes, times the vehicle's cost per length, plus fixed costs and penalties; waiting and service

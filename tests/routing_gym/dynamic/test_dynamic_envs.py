@@ -37,6 +37,27 @@ def test_check_env(arguments, settings, recwarn):
     assert not recwarn.list
 
 
+def test_days_without_coordinates_have_no_pictures(settings):
+    """A mode that is declared must work: `check_env` renders each of them."""
+    settings = settings | {"static": replace(settings["static"], coords=None)}
+    check_env(gym.make("routing/DVRPTW", **settings).unwrapped)
+    for make in (gym.make, gym.make_vec):
+        with pytest.raises(ValueError, match="render_mode must be None, ansi; got 'rgb_array'"):
+            make("routing/DVRPTW", render_mode="rgb_array", **settings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"max_episode_steps": 3}, 'no limit of steps.* vectorization_mode="sync"'),
+        ({"observe_durations": "no"}, "observe_durations must be True or False, got 'no'"),
+    ],
+)
+def test_bad_arguments_of_the_vector_environment(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        gym.make_vec("routing/DVRPTW", **arguments)
+
+
 def test_a_day_by_hand(make):
     """Both leave: 10 to request 1, 12 on to 2, 25 home. Then request 3 must leave: 10 there, 10 back."""
     env = make()
@@ -121,6 +142,13 @@ def test_the_state_tells_nothing_of_future_requests(make, action):
         return
     env.step(np.zeros(6, np.int8))
     assert env.known_state.latest_departure[0, :3].tolist() == [140, 280, 80]
+
+
+def test_lanes_tell_nothing_of_future_requests(settings, day):
+    envs = gym.make_vec("routing/DVRPTW", num_envs=2, **settings).unwrapped
+    envs.reset(options={"instance": concatenate([day, day])})
+    assert envs.known_state.latest_departure[:, :3].tolist() == [[140, 280, -1]] * 2
+    assert envs.known_day.arrival.tolist() == [[0, 0, *[NEVER] * 4]] * 2
 
 
 @dataclass(frozen=True)
