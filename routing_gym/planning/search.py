@@ -1,10 +1,12 @@
 """Slack induction by string removals: Christiaens and Vanden Berghe (2020), Transportation Science 54.
 
 Strings of neighbouring stops are removed from a few routes and inserted again one by one at the least cost; some routes
-are skipped at random. Simulated annealing accepts or rejects the result. The search deviates from the paper: stops may
-be left out at their price, routes may begin with locked stops, the temperature follows the time left and rises again
-several times, and in between the best choice of all routes seen so far, including those of a policy, is computed
-(`recombine.py`).
+are skipped at random. Simulated annealing accepts or rejects the result. Until all stops that must be served have been
+served, plans are compared by the rounds in which the stops that they leave out were left out before, as in the paper's
+minimisation of vehicles: a stop that is hard to insert then displaces several others. The search deviates from the
+paper: stops may be left out at their price, routes may begin with locked stops, the temperature follows the time left
+and rises again several times, and in between the best choice of all routes seen so far, including those of a policy, is
+computed (`recombine.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +33,7 @@ EXCHANGE = 0.5  # probability that a route from which a string was removed tries
 SMALLEST_FIRST = 0.3  # share of the rounds that insert the smallest stops first while some stops are left out
 HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean edge costs of the first routes
 CYCLES, LAST = 6, 0.05  # number of cooling cycles, and the share of the time after them
+COUNTING = 3  # number of these cycles in which stops left out are compared by how often they were
 FORCED = 0.1  # share of the rounds that insert some neighbouring left-out stops at any cost
 RECOMBINING = 0.3  # maximum share of the time for recombining routes
 
@@ -80,6 +84,8 @@ class Search:
         else:
             self.routes, self.absent = fit(self.rules, start) if any(start) else first_routes(self.rules)
         self.stops = [node for node in task.stops if node not in self.held]
+        self.required = set(np.flatnonzero(np.isinf(task.penalty)).tolist())
+        self.times_absent: Counter[int] = Counter()  # rounds in which a required stop was left out
         self.near = np.argsort(np.minimum(task.costs, task.costs.T), axis=1, kind="stable").tolist()
         self.far = task.costs[0].tolist()
         self.cost = self.rules.total(self.routes, self.absent)
@@ -141,7 +147,10 @@ class Search:
                 cost = self.rules.total(routes, absent)
                 rounds += 1
                 self.pool.add(routes)
-                if cost < self.cost - temperature * math.log(1.0 - self.rng.random()):
+                accepted = cost < self.cost - temperature * math.log(1.0 - self.rng.random())
+                if done < COUNTING and not self.required.isdisjoint(best_absent):
+                    accepted = self.leaves_easier(absent, accepted)
+                if accepted or cost < best_cost - 1e-9:
                     self.routes, self.absent, self.cost = routes, absent, cost
                     if cost < best_cost - 1e-9:
                         best, best_absent, best_cost = list(routes), list(absent), cost
@@ -151,6 +160,18 @@ class Search:
         except KeyboardInterrupt:
             return found(interrupted=True)
         return found()
+
+    def leaves_easier(self, absent: list[int], otherwise: bool) -> bool:
+        """Return whether the required stops left out have been left out less often than those of the current plan.
+
+        Args:
+            absent: Stops that the new plan leaves out.
+            otherwise: Result if both plans leave out the same required stops.
+        """
+        new, old = self.required.intersection(absent), self.required.intersection(self.absent)
+        self.times_absent.update(new)
+        times = [sum(self.times_absent[node] for node in nodes) for nodes in (new, old)]
+        return otherwise if new == old else times[0] < times[1]
 
     def recombined(self, cost: float, seconds: float) -> tuple[list[Route], list[int]] | None:
         """Return a better choice of the routes seen so far; None if there is none, or if stops are locked."""

@@ -46,6 +46,25 @@ def test_search_finds_the_cheapest_routes(columns):
     assert found.cost == pytest.approx(cheapest(rules, tuple(task.stops)))
 
 
+def test_stops_that_are_often_left_out_displace_others():
+    """Stop 1 is left out in the current plan. At first, none was ever left out: 0 times before, and now 1 + 1.
+
+    Then 1 was left out in three rounds, and another plan leaves 2 and 3 out for the second time: 2 + 2 > 3. After two
+    more rounds with 1, it is 3 + 3 > 5, after two more still 4 + 1 < 7 with 2 and 4. Stop 5 may be left out.
+    """
+    columns = COLUMNS | {"penalty": ["", "", "", "", "", 1, "", ""]}
+    search = Search(Rules(read_task(columns, vehicles={"capacity": 8})), ())
+    search.absent = [1]
+    assert not search.leaves_easier([2, 3], True)
+    assert [search.leaves_easier([1], kept) for kept in (True, False, True)] == [True, False, True]
+    assert not search.leaves_easier([2, 3], True)
+    assert all(search.leaves_easier([1, 5], True) for _ in range(2))
+    assert not search.leaves_easier([2, 3], True)
+    assert all(search.leaves_easier([1], True) for _ in range(2))
+    assert search.leaves_easier([2, 4], False)
+    assert search.leaves_easier([], False)
+
+
 @pytest.mark.parametrize("limit", [{"max_length": 32}, {"max_duration": 45}])
 def test_the_best_position_of_a_stop(limit):
     """The extra cost of a stop on a route, even on an empty one, is the least of all positions that keep the limits."""
