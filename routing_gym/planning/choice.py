@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 
-from routing_gym.data.own import columns_of
+from routing_gym.data.own import columns_of, smallest
 from routing_gym.files import found
 from routing_gym.planning.fleet import Fleet
 from routing_gym.planning.matrices import Kind, Matrix
@@ -15,7 +15,7 @@ from routing_gym.planning.parsing import PLACES, Parsed, has_amounts
 from routing_gym.planning.recognise import OPTIONAL, Given, check_problem_name, known_columns, recognise_task
 from routing_gym.planning.table import InvalidInput
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import PROBLEMS
 from routing_gym.traits import Column
 
 MOST_TOLD = 10  # columns that a message names
@@ -66,7 +66,7 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
         raise InvalidInput(f"{error}{hint}") from None
     if amounts and "backhaul" in unused:
         unused = unused - {"backhaul"} | {"pickup"}
-    rules = make_problem(name, PROBLEMS[name].min_nodes)
+    rules = smallest(name)
     names = {column.name for column in rules.columns}
     check_fleet(rules, names, fleet)
     numbers = {key: value for key, value in fleet.numbers.items() if key in names}

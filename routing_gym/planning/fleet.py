@@ -11,8 +11,9 @@ import numpy as np
 
 from routing_gym.data.cells import BadCell, flag, identity, is_missing, moment, number
 from routing_gym.data.csv_file import header_key
+from routing_gym.data.own import columns_of
 from routing_gym.planning.table import InvalidInput, Table, read_table
-from routing_gym.problems import LISTED, PROBLEMS, make_problem
+from routing_gym.problems import LISTED
 
 ALIASES = {
     **dict.fromkeys(("count", "vehicles", "number", "num_vehicles", "num_available"), "count"),
@@ -82,8 +83,7 @@ class Fleet:
 
 def instance_columns() -> frozenset[str]:
     """Return the names of all columns that problems declare for a whole instance."""
-    kinds = (make_problem(name, PROBLEMS[name].min_nodes) for name in LISTED)
-    return frozenset(column.name for kind in kinds for column in kind.columns if column.per == "instance")
+    return frozenset(column.name for name in LISTED for column in columns_of(name) if column.per == "instance")
 
 
 def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False) -> Fleet:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
+from routing_gym.data.own import smallest
 from routing_gym.planning.table import InvalidInput
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import PROBLEMS, make_problem, unknown_problem
+from routing_gym.problems import PROBLEMS, unknown_problem
 from routing_gym.traits import Column
 
 FILLED = {"demand": 0.0, "backhaul": 0.0, "ready_time": 0.0, "due_time": float("inf"), "service_time": 0.0}
@@ -44,7 +45,7 @@ def kinds() -> tuple[tuple[str, AnyProblem], ...]:
 
     Several depots, different vehicles and optional stops are additional columns of any of them.
     """
-    all_kinds = ((name, make_problem(name, PROBLEMS[name].min_nodes)) for name in PROBLEMS)
+    all_kinds = ((name, smallest(name)) for name in PROBLEMS)
     return tuple((name, rules) for name, rules in all_kinds if rules.plain_vehicles)
 
 
@@ -139,6 +140,5 @@ def check_problem_name(problem: str, given: Given) -> None:
             f"a plan cannot name {problem}: leave the problem out; depots and vehicles that differ are columns of the "
             "vehicles, penalties a column of the stops"
         )
-    rules = make_problem(problem, PROBLEMS[problem].min_nodes)
-    if missing := lacking(rules, given):
+    if missing := lacking(smallest(problem), given):
         raise InvalidInput(f"{problem} needs {', '.join(missing)}; give them, or name another problem")

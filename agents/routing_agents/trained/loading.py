@@ -18,6 +18,7 @@ from routing_agents.runs import choose_device, command
 from routing_agents.search.large_neighbourhood import neighbourhoods_of
 from routing_agents.trained.model import TrainedModel
 from routing_agents.trained.pointer import TrainedPointer
+from routing_gym.data.own import smallest
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 
@@ -154,7 +155,7 @@ def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS, *, matric
         ValueError: There are no weights for this problem.
     """
     families = PROBLEMS[problem].families if problem in PROBLEMS else ()
-    covering = [name for name in families if problem in make_problem(name, PROBLEMS[name].min_nodes).variants]
+    covering = [name for name in families if problem in smallest(name).variants]
     kinds = ("-matrices", "") if matrices else ("",)
     names = [f"{name.lower()}{kind}" for kind in kinds for name in (problem, *covering)]
     paths = next(filter(None, (sorted(folder.glob(f"{name}-[0-9]*.safetensors")) for name in names)), [])

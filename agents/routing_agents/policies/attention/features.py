@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from routing_gym.data.own import smallest
 from routing_gym.problem import AnyProblem, instance_fields
-from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.traits import Observations
 
 CODE_SIZE = 64  # size of the code of a node, with matrices
@@ -71,4 +71,4 @@ def features_of(problem: AnyProblem) -> Features:
 
 def features_named(name: str) -> Features:
     """Return the observations that the model reads for a problem, given by its name."""
-    return features_of(make_problem(name, PROBLEMS[name].min_nodes))
+    return features_of(smallest(name))
