@@ -84,7 +84,6 @@ class Rules:
         self.ready = task.ready.tolist()
         self.due = [late + SLACK for late in task.due.tolist()]
         self.ready[0], self.due[0] = self.ready[task.depot], self.due[task.depot]
-        self.end = self.due[0]
         self.fixed_cost = task.fixed_cost
         self.head = tuple(visit.row for visit in task.driven[1:] if visit.row != task.depot)  # of each route
         self.left = [visit.departure for visit in task.driven]  # from the depot and these stops; the return, if made
@@ -125,7 +124,7 @@ class Rules:
         for k, node in enumerate(ends):
             if k + 1 == len(departure):
                 time = departure[k] + self.minutes[before][node]
-                if checked and time > (self.due[node] if node else self.end):
+                if checked and time > self.due[node]:
                     return None
                 departure.append(max(time, self.ready[node]) + self.service[node])
             made.legs.append(self.costs[before][node])
@@ -177,7 +176,7 @@ class Rules:
         for node in (*stops, 0):
             duration += self.minutes[before][node]
             waits = max(0.0, self.ready[node] - (latest + duration)) if node else 0.0
-            latest = min(latest, (self.due[node] if node else self.end) - duration)
+            latest = min(latest, self.due[node] - duration)
             duration += waits + self.service[node]
             before = node
         return duration
@@ -211,7 +210,7 @@ class Rules:
 
     def latest(self, ends: Sequence[int]) -> list[float]:
         """Return the latest arrivals at each stop and at the depot that keep all later time windows."""
-        found = [self.end]
+        found = [self.due[0]]
         for k in range(len(ends) - 2, -1, -1):
             node = ends[k]
             left = found[-1] - self.minutes[node][ends[k + 1]] - self.service[node]
