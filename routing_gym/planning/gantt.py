@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from html import escape
 
 from routing_gym.planning.geojson import colour
 from routing_gym.planning.task import Task
-from routing_gym.planning.text import label
+from routing_gym.planning.text import label, times_of
 from routing_gym.planning.timetable import PlanData, Visit
 
 ROW, LEFT, WIDTH, TOP = 16, 210, 700, 34  # pixels
@@ -65,9 +66,8 @@ def ticks(begin: float, end: float) -> list[float]:
     return [step * k for k in range(first, math.floor(end / step + 1e-9) + 1)]
 
 
-def bars(task: Task, visit: Visit, y: int, fill: str, x: object) -> list[str]:
+def bars(task: Task, visit: Visit, y: int, fill: str, x: Callable[[float], float]) -> list[str]:
     """Return the row of one visit: label, time window, waiting and service, with the times as a tooltip."""
-    assert callable(x)
     name = label(visit.id, visit.name)
     short = name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 3]}..."
     opens, closes = float(task.ready[visit.row]), float(task.due[visit.row])
@@ -84,6 +84,5 @@ def bars(task: Task, visit: Visit, y: int, fill: str, x: object) -> list[str]:
     if visit.waiting > 0:
         bar("waiting", visit.arrival, visit.start)
     bar("service", visit.start, visit.start + visit.service, f' fill="{fill}"')
-    window = f"window {task.at(opens)} to {task.at(closes)}\n" if opens > 0 or math.isfinite(closes) else ""
-    told = f"{name}\n{window}arrives {task.at(visit.arrival)}, leaves {task.at(visit.departure)}"
-    return [f"<g><title>{escape(told)}</title>{''.join(parts)}</g>"]
+    told = escape("\n".join([name, *times_of(task, visit)]))
+    return [f"<g><title>{told}</title>{''.join(parts)}</g>"]

@@ -14,7 +14,7 @@ import numpy as np
 from routing_gym.arrays import FloatArray
 from routing_gym.planning.gantt import plan_gantt
 from routing_gym.planning.geojson import colour, corners_of, line_of, located
-from routing_gym.planning.text import label
+from routing_gym.planning.text import label, times_of
 from routing_gym.planning.timetable import PlanData, Visit
 
 WIDTH, HEIGHT, MARGIN = 1000.0, 640.0, 40.0  # size of the picture, in its own units
@@ -33,17 +33,12 @@ class Projection:
         lines = [line_of(plan, route) for route in plan.routes]
         self.tiles = task.geographic and bool(np.abs(located(plan)[:, 1]).max() <= MERCATOR)
         self.geographic = task.geographic
-        points = np.concatenate([*lines, *([] if lines else [located(plan)]), *self.unserved(plan)])
+        points = np.concatenate([*(lines or [located(plan)]), left_out(plan)])
         world = self.world(points)
         low, high = world.min(axis=0), world.max(axis=0)
         extent = np.maximum(high - low, 1e-7 if self.geographic else 1e-12)
         self.scale = float(min((WIDTH - 2 * MARGIN) / extent[0], (HEIGHT - 2 * MARGIN) / extent[1]))
         self.origin = (low + high) / 2 - np.array([WIDTH, HEIGHT]) / 2 / self.scale
-
-    @staticmethod
-    def unserved(plan: PlanData) -> list[FloatArray]:
-        """Return the positions of stops left out, on the same side of the date line as the routes."""
-        return [beside(plan, [one.row for one in plan.unserved])] if plan.unserved else []
 
     def world(self, points: FloatArray) -> FloatArray:
         """Return positions on a world map of width 1, with y downwards."""
@@ -58,9 +53,9 @@ class Projection:
         return np.asarray((self.world(points) - self.origin) * self.scale)
 
 
-def beside(plan: PlanData, rows: list[int]) -> FloatArray:
-    """Return positions of stops; longitudes are within half a turn of the first route's start."""
-    points = located(plan)[rows].astype(float)
+def left_out(plan: PlanData) -> FloatArray:
+    """Return the positions of stops left out; longitudes are within half a turn of the first route's start."""
+    points = located(plan)[[one.row for one in plan.unserved]].astype(float)
     if plan.task.geographic and plan.routes:
         anchor = corners_of(plan, plan.routes[0])[0, 0]
         points[:, 0] = anchor + (points[:, 0] - anchor + 180) % 360 - 180
@@ -96,10 +91,9 @@ def plan_html(plan: PlanData) -> str:
         place = project(corners_of(plan, plan.routes[k]))[0]
         words = f"{label(plan.task.ids[row], plan.task.names[row])}\nstart"
         others.append(spot(place, escape(words), "", "depot"))
-    if plan.unserved:
-        for one, place in zip(plan.unserved, project(beside(plan, [one.row for one in plan.unserved])), strict=True):
-            words = f"{label(one.id, one.name)}\nleft out: {one.reason}: {one.explanation}"
-            others.append(spot(place, escape(words), "", "unserved"))
+    for one, place in zip(plan.unserved, project(left_out(plan)), strict=True):
+        words = f"{label(one.id, one.name)}\nleft out: {one.reason}: {one.explanation}"
+        others.append(spot(place, escape(words), "", "unserved"))
     template = (resources.files("routing_gym.planning") / "map.html").read_text("utf-8")
     world = f"{project.origin[0]:.12g},{project.origin[1]:.12g},{1 / project.scale:.12g}" if project.tiles else ""
     longest = "longest route " * plan.task.rules.minimises_longest
@@ -139,11 +133,8 @@ def route_words(plan: PlanData, number: int) -> str:
 def visit_words(plan: PlanData, number: int, visit: Visit) -> str:
     """Return the tooltip of a stop."""
     task, route = plan.task, plan.routes[number]
-    opens, closes = float(task.ready[visit.row]), float(task.due[visit.row])
     lines = [label(visit.id, visit.name), f"vehicle {route.vehicle}"]
-    if opens > 0 or math.isfinite(closes):
-        lines.append(f"window {task.at(opens)} to {task.at(closes)}")
-    lines.append(f"arrives {task.at(visit.arrival)}, leaves {task.at(visit.departure)}")
+    lines += times_of(task, visit)
     lines.append(f"waits {visit.waiting:.0f} min, service {visit.service:.0f} min")
     lines.append(f"load {visit.load:g}, {visit.km:.1f} km so far")
     return "\n".join(lines)

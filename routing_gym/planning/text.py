@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 
 from routing_gym.files import printable
 from routing_gym.planning.task import Task
@@ -33,7 +34,7 @@ def plan_text(plan: PlanData) -> str:
         others = (f"{name} {cost:.10g}{omitted(plan.left_out.get(name, 0))}" for name, cost in plan.costs.items())
         lines.append(f"compared: {', '.join(others)}")
     lines += [f"note: {note}" for note in plan.notes]
-    return printable_lines(lines)
+    return "\n".join(map(printable, lines))
 
 
 def omitted(count: int) -> str:
@@ -41,14 +42,16 @@ def omitted(count: int) -> str:
     return f" ({count} left out)" if count else ""
 
 
-def printable_lines(lines: list[str]) -> str:
-    """Join lines; control characters in names are escaped as in Python literals."""
-    return "\n".join(printable(line) for line in lines)
-
-
 def label(key: str, name: str) -> str:
     """Return a stop's id and name; only the id if both are equal."""
     return key if name == key else f"{key} {name}"
+
+
+def times_of(task: Task, visit: Visit) -> list[str]:
+    """Return a line for the time window of a visit's stop, if it has one, and a line for the times of the vehicle."""
+    opens, closes = float(task.ready[visit.row]), float(task.due[visit.row])
+    window = [f"window {task.at(opens)} to {task.at(closes)}"] if opens > 0 or math.isfinite(closes) else []
+    return [*window, f"arrives {task.at(visit.arrival)}, leaves {task.at(visit.departure)}"]
 
 
 def cells(task: Task, visit: Visit) -> tuple[str, ...]:
