@@ -60,11 +60,7 @@ def load_npz(path: str | Path) -> tuple[AnyProblem, Any]:
         OSError: The file cannot be opened.
     """
     path = Path(path)
-    data = read_bytes(path, MAX_BYTES)
-    try:
-        arrays = read_members(data)
-    except Exception as error:  # on corrupt input, zipfile and NumPy raise a dozen types, none of them their own
-        raise InvalidFile(path, None, f"not a readable .npz file: {type(error).__name__}: {error}") from error
+    arrays = read_arrays(path, MAX_BYTES)
     try:
         header = arrays.pop(HEADER, None)
         problem = read_header(header)
@@ -126,7 +122,21 @@ def read_header(header: Array | None) -> AnyProblem:
     return make_problem(name, **settings)
 
 
-def read_members(data: bytes, most_bytes: int | None = None) -> dict[str, Array]:
+def read_arrays(path: Path, max_bytes: int, most_unpacked: int | None = None) -> dict[str, Array]:
+    """Read the arrays of an .npz file of at most `max_bytes`; for `most_unpacked`, see `read_members`.
+
+    Raises:
+        InvalidFile: The file is truncated or corrupt.
+        OSError: The file cannot be opened.
+    """
+    data = read_bytes(path, max_bytes)
+    try:
+        return read_members(data, most_unpacked)
+    except Exception as error:  # on corrupt input, zipfile and NumPy raise a dozen types, none of them their own
+        raise InvalidFile(path, None, f"not a readable .npz file: {type(error).__name__}: {error}") from error
+
+
+def read_members(data: bytes, most_bytes: int | None) -> dict[str, Array]:
     """Read the arrays of an .npz file without allocating more memory than the file's size.
 
     `np.load` would allocate any size that a header claims, and unpack a zip bomb.

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.data.npz import read_members
+from routing_gym.data.npz import read_arrays
 from routing_gym.data.paper import Columns, to_instance
-from routing_gym.files import InvalidFile, read_bytes
+from routing_gym.files import InvalidFile
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import CVRP, CVRPInstance, VRPInstance, make_problem
 from routing_gym.problems.geometry import with_depot
@@ -110,7 +110,7 @@ def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
         OSError: The file cannot be opened.
     """
     path = Path(path)
-    members = read_arrays(path)
+    members = read_arrays(path, MAX_BYTES, MAX_UNPACKED)
     try:
         instance: Any
         if frozenset(members) in RL4CO:
@@ -141,20 +141,6 @@ def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
     return PeerSet(problem, instance, best_known)
 
 
-def read_arrays(path: Path) -> Columns:
-    """Read all arrays of an .npz file.
-
-    Raises:
-        InvalidFile: The file is damaged.
-        OSError: The file cannot be opened.
-    """
-    data = read_bytes(path, MAX_BYTES)
-    try:
-        return read_members(data, MAX_UNPACKED)
-    except Exception as error:  # on corrupt input, zipfile and NumPy raise a dozen types, none of them their own
-        raise InvalidFile(path, None, f"not a readable .npz file: {type(error).__name__}: {error}") from error
-
-
 def are_costs(costs: npt.NDArray[np.float64], num_instances: int) -> bool:
     """Return whether there is a positive cost for each instance."""
     return costs.shape == (num_instances,) and bool((np.isfinite(costs) & (costs > 0)).all())
@@ -166,7 +152,8 @@ def read_costs(path: Path, num_instances: int) -> npt.NDArray[np.float64]:
     Raises:
         InvalidFile: The file is damaged, or it does not have one cost for each instance.
     """
-    costs = np.abs(read_arrays(path).get("costs", np.zeros(0)).reshape(-1).astype(np.float64))  # stored as rewards
+    found = read_arrays(path, MAX_BYTES, MAX_UNPACKED).get("costs", np.zeros(0))
+    costs: npt.NDArray[np.float64] = np.abs(found.reshape(-1).astype(np.float64))  # stored as rewards
     if not are_costs(costs, num_instances):
         told = f"found {len(costs)} costs, expected {num_instances} numbers other than 0, one for each instance"
         raise InvalidFile(path, None, f"{told}; without this file, the instances are read without best known costs")
