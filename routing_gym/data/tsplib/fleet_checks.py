@@ -43,7 +43,7 @@ def check_served(
     may &= stops.demand <= np.array([kind.capacity for kind in kinds])[:, None]
     refuse(document, keyword, stops, may, "its demand fits no vehicle that may serve it; divide it")
     depots, required = len(kinds), np.ones(len(stops.ids), dtype=bool)
-    eligible = may.copy() if stops.pickup is None else both(may, stops.pickup)
+    eligible = both(may, stops.pickup)
     if stops.prize is not None:
         required = stops.prize == 0  # the others can be left out
     for depot, kind in enumerate(kinds):
@@ -53,13 +53,11 @@ def check_served(
             second = -1 if stops.pickup is None else int(stops.pickup[place])
             way = [depot, *([depots + second] if second >= 0 else []), depots + int(place), depot]
             may[depot, place] = fits(kind, way, legs, windows, unit)
-    if stops.pickup is not None:
-        may = both(may, stops.pickup)
+    may = both(may, stops.pickup)
     together = bool((required & ~may.any(axis=0)).any())
     if together and explicit:
-        may = np.array([fits_via(kind, k, legs, windows, unit, eligible[k]) for k, kind in enumerate(kinds)])
-        if stops.pickup is not None:
-            may = both(may, stops.pickup)
+        found = np.array([fits_via(kind, k, legs, windows, unit, eligible[k]) for k, kind in enumerate(kinds)])
+        may = both(found, stops.pickup)
     keyword = "TIME_WINDOW_SECTION" if "TIME_WINDOW_SECTION" in document.sections else keyword
     told = "no vehicle that may serve it reaches it in time and is back within the limits; widen these"
     refuse(document, keyword, stops, may | ~required, told)
@@ -71,12 +69,12 @@ def allowed(kinds: Iterable[Kind], stops: Stops) -> BoolArray:
     return np.array([np.isin(stops.ids, stops.ids if kind.allowed is None else kind.allowed) for kind in kinds])
 
 
-def both(may: BoolArray, pickup: IntArray) -> BoolArray:
-    """Return the customers that vehicles may serve, bool (K, n), restricted to pairs of which both are allowed."""
-    delivery = np.flatnonzero(pickup >= 0)
-    pair = may[:, delivery] & may[:, pickup[delivery]]
+def both(may: BoolArray, pickup: IntArray | None) -> BoolArray:
+    """Return the customers that vehicles may serve, bool (K, n); of a pair, both or none."""
     may = may.copy()
-    may[:, delivery] = may[:, pickup[delivery]] = pair
+    if pickup is not None:
+        delivery = np.flatnonzero(pickup >= 0)
+        may[:, delivery] = may[:, pickup[delivery]] = may[:, delivery] & may[:, pickup[delivery]]
     return may
 
 

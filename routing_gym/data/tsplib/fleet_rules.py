@@ -57,11 +57,6 @@ class FleetRules:
     prize: IntArray | None = None
 
     @property
-    def decimals(self) -> int:
-        """Number of decimals of the cost."""
-        return self.counting.decimals
-
-    @property
     def num_vehicles(self) -> int:
         """Number of all vehicles of the file."""
         return sum(map(len, self.vehicles))
@@ -89,7 +84,7 @@ class FleetRules:
             total += int(self.fixed_cost[start]) * self.counting.unit + int(self.cost_per_length[start]) * sum(lengths)
         if self.counting.cost_unit == 1:
             return total
-        return round(total / self.counting.cost_unit, self.decimals)
+        return round(total / self.counting.cost_unit, self.counting.decimals)
 
     def lost_prizes(self, problem: AnyProblem, tour: IntArray) -> int:
         """Return the prizes of customers left out, in 1 / `unit`; refuse to leave out those without a prize."""
@@ -102,33 +97,26 @@ class FleetRules:
         if self.max_length is not None and sum(lengths) > self.max_length[start]:
             found = f"length {sum(lengths) / unit} of the route exceeds {int(self.max_length[start]) / unit}"
             raise InfeasibleTour(0, step, f"{found}; serve some customers on another route")
-        if self.windows is None:
-            if self.max_duration is not None and sum(lengths) > self.max_duration[start]:
-                self.refuse_duration(start, sum(lengths), step)
-            return
-        time = int(self.windows[start, 0])
-        for place, (leg, node) in enumerate(zip(lengths, nodes[1:], strict=True)):
-            ready, due, service = self.windows[node].tolist()
-            if time + leg > due:
-                found = f"arrival time {(time + leg) / unit} at node {node} exceeds {due / unit}"
-                raise InfeasibleTour(0, step + place, f"{found}; return to the depot ({start}) earlier")
-            time = max(time + leg, ready) + service
+        if self.windows is not None:
+            time = int(self.windows[start, 0])
+            for place, (leg, node) in enumerate(zip(lengths, nodes[1:], strict=True)):
+                ready, due, service = self.windows[node].tolist()
+                if time + leg > due:
+                    found = f"arrival time {(time + leg) / unit} at node {node} exceeds {due / unit}"
+                    raise InfeasibleTour(0, step + place, f"{found}; return to the depot ({start}) earlier")
+                time = max(time + leg, ready) + service
         if self.max_duration is not None and (duration := self.duration(nodes, lengths)) > self.max_duration[start]:
-            self.refuse_duration(start, duration, step)
-
-    def refuse_duration(self, start: int, duration: int, step: int) -> None:
-        assert self.max_duration is not None
-        unit = self.counting.unit
-        found = f"duration {duration / unit} of the route exceeds {int(self.max_duration[start]) / unit}"
-        raise InfeasibleTour(0, step, f"{found}; serve some customers on another route")
+            found = f"duration {duration / unit} of the route exceeds {int(self.max_duration[start]) / unit}"
+            raise InfeasibleTour(0, step, f"{found}; serve some customers on another route")
 
     def duration(self, nodes: list[int], lengths: list[int]) -> int:
-        """Return the minimum time between departure and return of a route that keeps its time windows.
+        """Return the minimum time between departure and return of a route that keeps its time windows, if any.
 
         Source: Vidal et al. (2013), "A hybrid genetic algorithm with adaptive diversity management for a large class of
             vehicle routing problems with time-windows", equations 4 to 8, without time warp.
         """
-        assert self.windows is not None
+        if self.windows is None:
+            return sum(lengths)
         duration, latest = 0, int(self.windows[nodes[0], 1])  # latest departure with this duration
         for leg, node in zip(lengths, nodes[1:], strict=True):
             ready, due, service = self.windows[node].tolist()

@@ -168,7 +168,7 @@ def make(
         fields["fixed_cost"] = rows([kind.fixed_cost / scale for kind in kinds], np.float32)
         fields["cost_per_length"] = rows([kind.cost_per_length for kind in kinds], np.float32)
         if any(kind.allowed is not None for kind in kinds):
-            eligible = allowed(kinds, stops) if stops.pickup is None else both(allowed(kinds, stops), stops.pickup)
+            eligible = both(allowed(kinds, stops), stops.pickup)
             fields["eligible"] = np.pad(eligible, ((0, 0), (depots, 0)))[None]
     if limited:
         fields["num_vehicles"] = rows(numbers, np.int64)
@@ -187,7 +187,7 @@ def make(
         settings["max_length"] = max(MAX_LENGTH_OF_PAIRS, float(fields["max_length"][0]))  # enough for generated ones
     demand = np.concatenate([np.zeros(depots, dtype=np.int64), stops.demand])[None]
     distances = scale_distances(legs, unit)
-    instance = VRPInstance(scale_coords(coords, unit_scale(coords)), demand, np.array([capacity]), distances, **fields)
+    instance = VRPInstance(scale_coords(coords), demand, np.array([capacity]), distances, **fields)
     return VRP(n, own_capacity(capacity), num_depots=depots, **settings), instance
 
 

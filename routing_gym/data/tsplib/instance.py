@@ -115,7 +115,7 @@ class FileInstance:
     def decimals(self) -> int:
         """Number of decimals of costs."""
         if isinstance(self.rules, FleetRules):
-            return self.rules.decimals
+            return self.rules.counting.decimals
         return 1 if self.unit == TENTHS else 0
 
     def legs(self, origin: IntArray, destination: IntArray) -> IntArray:
@@ -199,9 +199,9 @@ def places_of(coords: FloatArray | None, matrix: IntArray | None) -> FloatArray:
     return embedding(matrix.astype(np.float64))
 
 
-def scale_coords(coords: FloatArray, scale: float) -> Array:
+def scale_coords(coords: FloatArray) -> Array:
     """Move and scale coordinates into the unit square with one factor for both axes: float32 (1, A, 2)."""
-    return ((coords - coords.min(axis=0)) / scale).astype(np.float32)[None]
+    return ((coords - coords.min(axis=0)) / unit_scale(coords)).astype(np.float32)[None]
 
 
 def scale_distances(distances: IntArray, scale: float) -> Array:

@@ -193,7 +193,7 @@ def make_instance(
     """Make the problem and its instance (a batch of one), with OP's length limit and scores; `distances` are scaled."""
     if coords is None:
         return ATSP(len(ids)), ATSPInstance(distances), None, None
-    scaled_coords = scale_coords(coords, unit_scale(coords))
+    scaled_coords = scale_coords(coords)
     if "FIXED_EDGES_SECTION" in document.sections:
         partner = read_fixed_edges(document, len(ids))
         return TSPFE(len(ids)), TSPFEInstance(scaled_coords, partner[None], distances), None, None

@@ -60,7 +60,7 @@ def window_instance(
     times[:, 1] = np.maximum(times[:, 1] - 3 / 8 * TOLERANCE, 0.0)
     ready, due, service = times.astype(np.float32).T[:, None]
     instance = VRPInstance(
-        scale_coords(coords, unit_scale(coords)),
+        scale_coords(coords),
         demand[None],
         np.array([capacity]),
         distances,
@@ -98,9 +98,8 @@ def backhaul_instance(
         what = "the depot has a backhaul" if node == ids[0] else f"node {node} has a demand and a backhaul"
         _, line = document.rows_by_node("BACKHAUL_SECTION", len(ids), "amount")[node - 1]
         raise InvalidFile(document.path, line, f"{what}; set one of them to 0")
-    scale = unit_scale(coords)
     instance = VRPInstance(
-        scale_coords(coords, scale),
+        scale_coords(coords),
         (demand + fetched)[None],
         np.array([capacity]),
         distances,
