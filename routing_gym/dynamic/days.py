@@ -6,9 +6,10 @@ Competition. With the same static instance and seed, the requests are the same, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -185,6 +186,11 @@ class ResampledDays:
 def share(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     """Repeat an array along a new first axis without copying it."""
     return np.broadcast_to(values, (size, *values.shape))
+
+
+def routes_of(tour: Iterable[int]) -> list[list[int]]:
+    """Return the routes of a tour, with 0 for the depot, as lists of ids of requests."""
+    return [list(map(int, route)) for is_route, route in groupby(tour, bool) if is_route]
 
 
 def unit_square(coords: FloatArray) -> npt.NDArray[np.float32]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
@@ -14,7 +14,7 @@ from gymnasium.error import InvalidAction
 
 from routing_gym.arrays import map_arrays
 from routing_gym.dynamic import observations, pictures, rules
-from routing_gym.dynamic.days import NEVER, Day, IntArray
+from routing_gym.dynamic.days import NEVER, Day, IntArray, routes_of
 from routing_gym.dynamic.forms import Form
 from routing_gym.envs.episodes import OnIllegal
 from routing_gym.envs.lanes import LaneArrays, Lanes, write
@@ -57,7 +57,7 @@ class Routes(Sequence[list[int]]):
 
     @cached_property
     def _lists(self) -> list[list[int]]:
-        return [list(map(int, route)) for is_route, route in groupby(self._tour, bool) if is_route]
+        return routes_of(self._tour)
 
     def __getitem__(self, index: Any) -> Any:
         return self._lists[index]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from itertools import count, groupby
+from itertools import count
 
 import numpy as np
 
 from routing_gym.arrays import BoolArray, select
-from routing_gym.dynamic.days import NEVER, Day, IntArray
+from routing_gym.dynamic.days import NEVER, Day, IntArray, routes_of
 from routing_gym.dynamic.rules import check_visits, route_cost
 from routing_gym.dynamic.solver import Limits, Tour, solve
 from routing_gym.solvers.runtime.work import Executor, Inline, Lost, Task, Work
@@ -98,10 +98,9 @@ def dispatch_epochs(day: Day, row: int, tour: Tour) -> IntArray:
     It is `NEVER` in slots that the tour does not visit.
     """
     epochs = np.full(day.num_slots, NEVER, dtype=np.int64)
-    for is_route, ids in groupby(tour, bool):
-        if is_route:
-            route = np.array(list(ids)) - 1
-            epochs[route] = day.arrival[row, route].max()
+    for ids in routes_of(tour):
+        route = np.array(ids) - 1
+        epochs[route] = day.arrival[row, route].max()
     return epochs
 
 

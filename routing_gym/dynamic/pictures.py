@@ -10,7 +10,6 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.dynamic import rules
-from routing_gym.dynamic.days import Day
+from routing_gym.dynamic.days import Day, routes_of
 from routing_gym.dynamic.policies import Epoch
 from routing_gym.files import write_atomically
 from routing_gym.optional import require
@@ -76,9 +75,8 @@ def draw_map(
 def draw_epoch(axes: Axes, day: Day, row: int, epoch: Epoch) -> None:
     """Draw one row's epoch; see `draw_map`."""
     waits = rules.open_requests(day, epoch.state)[row] & ~epoch.chosen[row]
-    routes = [list(ids) for is_route, ids in groupby(epoch.tours[row].tolist(), bool) if is_route]
     title = f"Epoch {epoch.state.epoch[row]}: {epoch.chosen[row].sum()} leave, {waits.sum()} wait"
-    draw_map(axes, day, row, routes, waits, rules.must_go(day, epoch.state)[row], title)
+    draw_map(axes, day, row, routes_of(epoch.tours[row]), waits, rules.must_go(day, epoch.state)[row], title)
 
 
 def draw_day(day: Day, row: int, epochs: Sequence[Epoch]) -> Figure:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from routing_gym.arrays import BoolArray, select
 from routing_gym.dynamic import rules
-from routing_gym.dynamic.days import Day, DaySource, IntArray
+from routing_gym.dynamic.days import Day, DaySource, IntArray, routes_of
 from routing_gym.dynamic.oracle import release_times
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.rules import DayState
@@ -168,9 +167,9 @@ class ScenarioSampling:
             forbidden=(fixed[:, None] & later) | (later[:, None] & fixed),
         )
         leaves = np.zeros(len(is_open), dtype=np.bool_)
-        for is_route, ids in groupby(tour, bool):
-            route = np.array(list(ids)) - 1
-            if is_route and not later[route].any():
+        for ids in routes_of(tour):
+            route = np.array(ids) - 1
+            if not later[route].any():
                 leaves[opened[route]] = True
         return leaves
 

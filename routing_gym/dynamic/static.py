@@ -56,7 +56,7 @@ class StaticInstance:
             object.__setattr__(self, "durations", durations)
         shapes = {"durations": (size, size), "time_window": (size, 2), "demand": (size,), "service_time": (size,)}
         for field, shape in shapes.items():
-            object.__setattr__(self, field, self._checked(field, shape, MAX_TIME))
+            object.__setattr__(self, field, self._checked(field, shape))
         capacity = self.capacity
         if isinstance(capacity, bool) or not isinstance(capacity, (int, np.integer)) or not 1 <= capacity <= MAX_TIME:
             raise InvalidInstance(f"{self.name}: capacity: found {capacity!r}, expected an integer of at least 1")
@@ -67,7 +67,7 @@ class StaticInstance:
             object.__setattr__(self, "coords", coords)
         self._check_values()
 
-    def _checked(self, field: str, shape: tuple[int, ...], most: int) -> IntArray:
+    def _checked(self, field: str, shape: tuple[int, ...]) -> IntArray:
         """Return one array as int64 after checking its shape, type and range."""
         values = np.asarray(getattr(self, field))
         if values.shape != shape:
@@ -76,10 +76,10 @@ class StaticInstance:
             )
         if not np.issubdtype(values.dtype, np.integer):
             raise InvalidInstance(f"{self.name}: {field}: found {values.dtype}, expected integers; choose a finer unit")
-        bad = (values < 0) | (values > most)
+        bad = (values < 0) | (values > MAX_TIME)
         if bad.any():
             place = tuple(map(int, np.argwhere(bad)[0]))
-            raise InvalidInstance(f"{self.name}: {field}{list(place)} is {values[place]}, expected 0 to {most}")
+            raise InvalidInstance(f"{self.name}: {field}{list(place)} is {values[place]}, expected 0 to {MAX_TIME}")
         return values.astype(np.int64)
 
     def _check_values(self) -> None:
