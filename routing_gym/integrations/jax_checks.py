@@ -10,7 +10,7 @@ import numpy as np
 from routing_gym.arrays import Array, batch_size, cast_instance, check_fits, to_numpy
 from routing_gym.optional import explain_missing
 from routing_gym.problem import AnyProblem, InvalidInstance
-from routing_gym.problems.checks import KINDS
+from routing_gym.problems.checks import KINDS, check_batch
 from routing_gym.problems.geometry import MATRICES
 
 with explain_missing("JAX", "jax"):
@@ -81,9 +81,7 @@ def check_instance(problem: AnyProblem, instance: Any, num_rows: int | None = No
             if column.kind == "amount" and column.per == "node" and column.target in arrays:
                 total = to_numpy(arrays[column.target]).astype(np.int64).sum(axis=1).max()
                 check_fits(jnp, int(total), f"{column.name}: a sum of ")
-    sizes = {name: len(array) for name, array in arrays.items()}
-    if len(set(sizes.values())) > 1:
-        raise InvalidInstance(f"the arrays of an instance must have one batch size, got {sizes}")
+    check_batch(instance)
     if num_rows is not None and batch_size(instance) != num_rows:
         rows = f"{num_rows} row{'s' * (num_rows > 1)}"
         raise ValueError(f"instance: expected {rows}, one per key, got {batch_size(instance)}")

@@ -266,10 +266,7 @@ class HeldKarp(BatchSolver):
 
     name: ClassVar[str] = "held-karp"
     problems: ClassVar[tuple[str, ...]] = tuple(MODELS)
-
-    @property
-    def row_status(self) -> str:
-        return OPTIMAL
+    row_status: ClassVar[str] = OPTIMAL
 
     def check(self, problem: AnyProblem) -> None:
         super().check(problem)

@@ -228,6 +228,8 @@ class Solver(ABC):
 class BatchSolver(Solver):
     """Base class of solvers that process all rows of a batch together, in NumPy."""
 
+    row_status: ClassVar[str] = FEASIBLE
+
     @abstractmethod
     def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
         """Build the tours of a batch.
@@ -245,10 +247,6 @@ class BatchSolver(Solver):
     def row_elements(self, num_actions: int) -> int:
         """Return the size of the largest array that one row needs."""
         return num_actions**2
-
-    @property
-    def row_status(self) -> str:
-        return FEASIBLE
 
     def usual_executor(self, num_workers: int) -> Executor:
         return Inline()
