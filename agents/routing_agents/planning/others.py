@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_agents.planning.policy import decode, plans_on_coordinates, published
+from routing_agents.planning.policy import decode, plane_notes, published
 from routing_agents.terminal import STOPPED
 from routing_agents.trained import TrainedModel
 from routing_gym.data.own import OwnInstance
@@ -89,10 +89,7 @@ def policy_plans(
     actions = decode(own, seconds, seed, model)
     weights = model.path.stem
     plans = [planned(task, own, actions, f"policy {weights}")]
-    notes: tuple[str, ...] = ()
-    if plans_on_coordinates(model, task):
-        lengths = "lengths on the ground" if task.geographic else "the matrix"
-        notes = (f"{weights} has only seen the plane: it planned on coordinates; costs and search are on {lengths}",)
+    notes = plane_notes(model, task)
     if own.problem.stochastic:
         return plans, notes
     left = max(seconds - (time.perf_counter() - started), LEAST_SECONDS)

@@ -263,14 +263,7 @@ def trained(
             raise
         found = search(rules, "search", beginning, seconds, seed, told)
         return [replace(found, notes=(f"no policy was used: {error}",))]
-    notes: tuple[str, ...] = ()
-    if tours.plane:
-        task = rules.task
-        matrix = "the matrix" if task.points is None or not task.geographic else "lengths on the ground"
-        notes = (
-            f"{tours.weights} has only seen the plane: it planned on coordinates; costs and search are on {matrix}",
-        )
-    policy = candidate(rules, f"policy {tours.weights}", tours.routes, notes)
+    policy = candidate(rules, f"policy {tours.weights}", tours.routes, tours.notes)
     left = max(seconds - tours.seconds, MIN_SECONDS)
     improved = search(rules, f"{tours.weights} and search", Beginning(policy.routes), left, seed, told, tours.pool)
     return [policy, improved]

@@ -35,14 +35,14 @@ class PolicyTours:
         routes: Stops of each vehicle of a plain task, without the depot.
         pool: Stops of each route of many sampled tours.
         weights: Name of the weights.
-        plane: Whether the policy planned on coordinates, although its tours are scored on a matrix.
+        notes: A note if the policy planned on coordinates, although its tours are scored on a matrix.
         seconds: Time of decoding in seconds, without loading.
     """
 
     routes: list[list[int]]
     pool: list[list[int]]
     weights: str
-    plane: bool
+    notes: tuple[str, ...]
     seconds: float
 
 
@@ -85,12 +85,16 @@ def policy_tours(rules: Rules, seconds: float, seed: int, model: TrainedModel | 
         for tour in sampled(own, model, generator):
             pool += routes_in(own, rows, tour)
     elapsed = time.perf_counter() - started
-    return PolicyTours(routes, pool, model.path.stem, plans_on_coordinates(model, rules.task), elapsed)
+    return PolicyTours(routes, pool, model.path.stem, plane_notes(model, rules.task), elapsed)
 
 
-def plans_on_coordinates(model: TrainedModel, task: Task) -> bool:
-    """Return whether a task has its own matrix, and the network reads only coordinates."""
-    return not (task.straight or model.problem.observed.per_edge)
+def plane_notes(model: TrainedModel, task: Task) -> tuple[str, ...]:
+    """Return a note if a task has its own matrix, and the network reads only coordinates."""
+    if task.straight or model.problem.observed.per_edge:
+        return ()
+    lengths = "lengths on the ground" if task.geographic else "the matrix"
+    told = f"{model.path.stem} has only seen the plane: it planned on coordinates"
+    return (f"{told}; costs and search are on {lengths}",)
 
 
 def sampled(own: OwnInstance, model: TrainedModel, generator: torch.Generator) -> Any:
