@@ -57,8 +57,7 @@ def finish(args: Any, figures: Figures, *tables: Any, about: Figures | None = No
     console = Console(width=120, markup=False, emoji=False)
     for table in tables:
         console.print(table, soft_wrap=isinstance(table, str))
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(document, indent=2) + "\n")
+    write_figures(args.out, document)
     return document
 
 
