@@ -78,9 +78,5 @@ class StopRequest:
 
     def __exit__(self, *exception: object) -> None:
         if self.second_is_final:
-            self.restore()
-
-    def restore(self) -> None:
-        """Restore the previous signal handlers."""
-        for number, handler in self.previous.items():
-            signal.signal(number, handler)
+            for number, handler in self.previous.items():
+                signal.signal(number, handler)
