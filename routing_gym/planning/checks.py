@@ -155,8 +155,7 @@ def split_amounts(
                 told = f"amounts: {table.place(int(np.flatnonzero(ones & (delivery == 0))[0]))} has 1 and no demand"
             notes = (f"{headers['pickup']}: only 0 and 1, read as {told}",)
         if flags:
-            pickup = np.where(given == 1, delivery, pickup)
-            delivery = np.where(given == 1, 0.0, delivery)
+            pickup[ones], delivery[ones] = delivery[ones], 0.0
         else:
             pickup = given.copy()
         if pickup[0]:

@@ -277,8 +277,6 @@ def rows_of(source: str, value: Any) -> list[list[Any]]:
         value = to_numpy(value)
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    if isinstance(value, np.ndarray | list | tuple) and all(
-        isinstance(row, list | tuple | np.ndarray) for row in value
-    ):
+    if isinstance(value, list | tuple) and all(isinstance(row, list | tuple | np.ndarray) for row in value):
         return [list(row) for row in value]
     raise InvalidInput(f"{source}: found {type(value).__name__}; expected a matrix: a row and a column for each stop")
