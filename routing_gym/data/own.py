@@ -76,7 +76,7 @@ def from_columns(
         problem: Key of `PROBLEMS`; or a problem, whose settings are kept, except for the numbers of nodes and depots.
         columns: Values by the names in `Problem.columns`: numbers (A,) for each node, with "x" and "y" for the
             coordinates, a matrix (A, A), or one number for the instance. None counts as missing. Row 0 is the depot, if
-            the problem has one.
+            the problem has one. A pandas or polars table is accepted, too.
         name: Name for tables and pictures.
         matrices: Whether the problem, given by its key, observes matrices. `distances` may then be given without
             coordinates, which are computed from them by multidimensional scaling.
@@ -86,7 +86,7 @@ def from_columns(
     """
     template = replace(smallest(problem), matrices=matrices) if isinstance(problem, str) else problem
     declared = template.columns
-    given = {key: value for key, value in columns.items() if value is not None}
+    given = {key: columns[key] for key in getattr(columns, "columns", columns) if columns[key] is not None}
     if template.matrices and "distances" in given and not {"x", "y"} & given.keys():
         lengths = numbers(DISTANCES, "distances", given["distances"])
         given |= dict(zip("xy", embedding(lengths).T, strict=True))

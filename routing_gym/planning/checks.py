@@ -12,6 +12,7 @@ from routing_gym.data.cells import show
 from routing_gym.planning.geography import WIDEST
 from routing_gym.planning.matrices import Kind, Matrix
 from routing_gym.planning.parsing import is_flags
+from routing_gym.planning.recognise import OPTIONAL
 from routing_gym.planning.table import InvalidInput, Table
 from routing_gym.planning.task import DAY, Task
 from routing_gym.problems.cvrp import MAX_CAPACITY
@@ -114,9 +115,13 @@ def filled(table: Table, header: str, column: Column, values: FloatArray, has_de
     """Return a column of a problem with its defaults in empty cells, checked for range.
 
     Raises:
-        InvalidInput: A value is negative, or the depot's value is not 0.
+        InvalidInput: A value is negative, the depot's value is not 0, or a stop that a problem may leave out has none.
     """
     values = values.copy()
+    if column.name == OPTIONAL:
+        for row in np.flatnonzero(np.isnan(values[1:])).tolist():
+            told = "this problem needs a number for each stop; for one that must be served, more than all routes cost"
+            raise table.error(row + 1, header, told)
     if column.kind != "time" or column.name == "service_time":
         values[np.isnan(values)] = 0.0
     for row in np.flatnonzero(values < 0).tolist():

@@ -242,7 +242,7 @@ def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], decima
         raise InvalidInput(
             printable(
                 f"{place}: found no value (null): there is no way; leave one of the stops out, move it onto a road, or "
-                "give the pair a number"
+                "give the pair a length that is a little longer than any route"
             )
         )
     try:

@@ -110,7 +110,7 @@ def loads_of(
         nodes: The route, without the return.
     """
     if "prize" in task.values:
-        return list(np.cumsum(task.values["prize"][nodes]))
+        return list(np.cumsum(task.values.get("real_prize", task.values["prize"])[nodes]))
     delivered = [rules.amounts(instance, [*before, nodes[: k + 1]])[-1] for k in range(len(nodes))]
     if "load" not in delivered[-1]:
         return None
@@ -132,6 +132,9 @@ def other_plan(task: Task, rules: AnyProblem, instance: Any, actions: Any, cost:
             way = way[way.index(0) :] + way[: way.index(0)]
         loads = loads_of(task, rules, instance, routes[:k], way)
         planned.append(timetable(task, task.vehicle(k), way, closed, loads))
+    notes, required = task.notes, task.numbers.get("required_prize", 0.0)
+    if (most := float(sum(task.values.get("prize", ())))) < required:
+        notes = (*notes, f"all prizes add up to {most:g}, less than required_prize {required:g}: no stop is left out")
     first = int(rules.has_depot)
     words = f"{rules.name} need not visit all"
     unserved = tuple(
@@ -139,4 +142,4 @@ def other_plan(task: Task, rules: AnyProblem, instance: Any, actions: Any, cost:
         for node in range(first, len(task.ids))
         if node not in seen
     )
-    return Plan(task, tuple(planned), unserved, cost, solver, notes=task.notes)
+    return Plan(task, tuple(planned), unserved, cost, solver, notes=notes)

@@ -112,9 +112,12 @@ def recognise_task(given: Given) -> str:
         needs = [f"{name} needs {', '.join(sorted(missing))}" for missing, name in least.items()]
         raise InvalidInput(
             f"the stops and vehicles have {columns}, but {'; '.join(needs[:MOST_TOLD])}; add what is missing to the "
-            "table or to the vehicles"
+            "table, to the vehicles or to the options"
         )
-    raise InvalidInput(f"no problem has all of {columns}; leave some out, or name the problem")
+    nearest, rules = min(kinds(), key=lambda kind: (len(surplus(kind[1], given)), len(lacking(kind[1], given))))
+    raise InvalidInput(
+        f"no problem has all of {columns}; {nearest}, for example, has no {', '.join(sorted(surplus(rules, given)))}"
+    )
 
 
 def several_vehicles(name: str, given: Given) -> str:

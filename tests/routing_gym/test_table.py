@@ -29,6 +29,12 @@ def test_read_csv(tmp_path, text):
     assert {name: values.tolist() for name, values in columns.items()} == {"x": [1.5, 3], "y": [2, 4], "demand": [0, 7]}
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_tables_of_other_libraries(library):
+    table = pytest.importorskip(library).DataFrame({"x": [0, 3], "y": [0, 4]})
+    assert from_columns("TSP", table).cost(np.array([0, 1])) == pytest.approx(10)
+
+
 def test_two_columns_need_no_names(tmp_path):
     (tmp_path / "own.csv").write_text("1,2\n3,4\n")
     assert read_csv(tmp_path / "own.csv")[0]["y"].tolist() == [2, 4]

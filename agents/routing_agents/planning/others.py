@@ -17,7 +17,7 @@ from routing_gym.planning.instances import other_instance
 from routing_gym.planning.plan import Plan, other_plan
 from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Task
-from routing_gym.solvers import REFERENCES, SOLVERS, make_solver
+from routing_gym.solvers import REFERENCES, SECOND, SOLVERS, make_solver
 
 Progress = Callable[[str], None]
 LEAST_SECONDS = 0.05  # shortest time of a search
@@ -25,7 +25,10 @@ MUCH_LONGER, MUCH_LATER = 1.5, 5.0  # both the ratio and the seconds above the l
 
 
 def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: int, told: Progress) -> Plan:
-    """Plan with a policy, a classical solver, or both, each for half of the time; return the better plan.
+    """Plan with a policy, a classical solver, or both, each for half of the time; return the best plan.
+
+    If there is a second classical solver, for problems whose first one may find nothing in time, it plans if the first
+    does not; each then has half of the time of both.
 
     Raises:
         ValueError: The solver does not support the problem, or found no tour.
@@ -35,8 +38,8 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
     except ValueError as error:
         raise InvalidInput(f"{task.source}: {error}") from None
     started = time.perf_counter()
-    rival = reference(own) if solver == "auto" else None
-    share = seconds / 2 if rival else seconds
+    rivals = references(own) if solver == "auto" else []
+    share = seconds / 2 if rivals else seconds
     plans: list[Plan] = []
     notes: tuple[str, ...] = ()
     model = solver if isinstance(solver, TrainedModel) else None
@@ -48,22 +51,24 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
                 raise
             notes = (f"no policy was used: {error}",)
     elif solver == "search":
-        raise ValueError(f"no search plans {task.problem}; choose auto, trained or {reference(own)}")
+        raise ValueError(f"no search plans {task.problem}; choose {', '.join(['auto', 'trained', *references(own)])}")
     else:
         plans.append(planned(task, own, actions_of(own, str(solver), seconds, seed), str(solver)))
-    if rival is not None and STOPPED not in notes:
+    for rival in () if STOPPED in notes else rivals:
         try:
-            told(f"{rival}: {share:g} s")
-            plans.append(planned(task, own, actions_of(own, rival, share, seed), rival))
+            told(f"{rival}: {share / len(rivals):g} s")
+            plans.append(planned(task, own, actions_of(own, rival, share / len(rivals), seed), rival))
+            break
         except (ImportError, ValueError) as error:
             notes += (f"{rival} did not plan: {error}",)
         except KeyboardInterrupt:
             notes += (f"{STOPPED}; what {rival} found is discarded",)
+            break
     notes += overtime(task, seconds, time.perf_counter() - started)
     if not plans:
         raise ValueError(f"no solver planned {task.problem}: {'; '.join(notes)}")
     sign = -1 if own.problem.maximises else 1
-    best = min(plans, key=lambda plan: sign * plan.cost)
+    best = min(plans, key=lambda plan: (sign * plan.cost, sum(route.km for route in plan.routes)))
     return replace(best, costs={plan.solver: plan.cost for plan in plans}, notes=(*best.notes, *notes))
 
 
@@ -99,10 +104,10 @@ def policy_plans(
     return plans, (*notes, STOPPED) if found.interrupted else notes
 
 
-def reference(own: OwnInstance) -> str | None:
-    """Return the strongest classical solver of a problem; None if it uses information that no plan can have."""
-    name = REFERENCES.get(own.problem.name)
-    return None if name is None or SOLVERS[name].is_bound else name
+def references(own: OwnInstance) -> list[str]:
+    """Return the strongest classical solvers of a problem, without those that use information that no plan can have."""
+    names = (solvers.get(own.problem.name) for solvers in (REFERENCES, SECOND))
+    return [name for name in names if name is not None and not SOLVERS[name].is_bound]
 
 
 def planned(task: Task, own: OwnInstance, actions: Any, solver: str) -> Plan:

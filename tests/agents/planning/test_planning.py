@@ -20,6 +20,7 @@ from routing_agents.planning.command import fixed_of
 from routing_agents.terminal import STOPPED
 from routing_gym.files import InvalidFile
 from routing_gym.planning import InvalidInput, external, read_task
+from routing_gym.solvers import ExactMIP, TimedOut
 
 RNG = np.random.default_rng(4)
 COORDS = RNG.uniform(0, 10, (11, 2))  # km
@@ -475,12 +476,55 @@ def test_a_plan_is_printed_before_it_is_written(tmp_path, capsys, monkeypatch):
     assert "vehicle 1: 1 stop, " in capsys.readouterr().out
 
 
+PRIZES = {**SQUARE, "prize": [0, 1, 2, 3, 4]}
+
+
+def test_a_second_solver_plans_if_the_first_does_not_finish(monkeypatch):
+    """The limit allows all prizes: 1 + 2 + 3 + 4."""
+
+    def late(self, problem, instance, seed):
+        raise TimedOut("not proven optimal")
+
+    monkeypatch.setattr(ExactMIP, "solve_row", late)
+    plan = routing_agents.solve(PRIZES, vehicles={"max_length": 100}, seconds=0.4)
+    assert plan.costs["pyvrp"] == 10
+    assert any("milp did not plan" in note for note in plan.notes)
+
+
+def test_the_shortest_of_equal_prizes_is_planned(monkeypatch):
+    """All plans collect all prizes; the tour of the policy crosses itself."""
+    model = routing_agents.load("OP-20")
+    longer = np.array([1, 3, 2, 4, 0])
+    monkeypatch.setattr("routing_agents.planning.others.decode", lambda *arguments: longer)
+    monkeypatch.setattr(type(model), "improve", lambda *arguments: SimpleNamespace(actions=longer, interrupted=False))
+    plan = routing_agents.solve(PRIZES, vehicles={"max_length": 100}, seconds=0.4)
+    assert plan.solver == "milp"
+    assert len(set(plan.costs.values())) == 1
+
+
+def test_prizes_that_do_not_suffice():
+    """All prizes are 10; a stop without a penalty may not be left out for free."""
+    columns = PRIZES | {"penalty": [0, 1, 1, 1, 1]}
+    plan = routing_agents.solve(columns, vehicles={"required_prize": 11}, solver="milp", seconds=1)
+    assert "all prizes add up to 10, less than required_prize 11: no stop is left out" in plan.notes
+    assert not plan.unserved
+    with pytest.raises(InvalidInput, match=r"row 2, column penalty: .*needs a number for each stop"):
+        routing_agents.solve(columns | {"penalty": [0, 1, None, 1, 1]}, vehicles={"required_prize": 11})
+
+
+def test_real_prizes_are_on_board():
+    """The expected prizes are 1 to 4, the real ones 2 each."""
+    columns = PRIZES | {"penalty": [0, 50, 50, 50, 50], "real_prize": [0, 2, 2, 2, 2]}
+    plan = routing_agents.solve(columns, vehicles={"required_prize": 10}, solver="nearest-neighbour", seconds=1)
+    assert [visit.load for visit in plan.routes[0].stops] == [2, 4, 6, 8]
+
+
 def test_what_is_minimised():
     """The longest route, and a prize that is maximised; a policy of the plane is scored on the ground."""
     points = {"lat": 50 + COORDS[:, 1] / 100, "lon": 7 + COORDS[:, 0] / 100}
     plan = routing_agents.solve(points, vehicles=2, problem="MTSP", seconds=0.2)
     assert plan.task.sentence.endswith("MTSP, at most 2 vehicles, minimises the longest route (km)")
     assert f"longest route (km) {plan.cost:.10g}" in str(plan)
-    assert any(note.endswith("costs and search are on lengths on the ground") for note in plan.notes)
+    assert any(note.endswith("costs and search use the exact lengths") for note in plan.notes)
     plan = routing_agents.solve({**SQUARE, "prize": [0, 1, 2, 3, 4]}, vehicles={"max_length": 46}, seconds=0.1)
     assert plan.task.sentence.endswith("maximises the prize")
