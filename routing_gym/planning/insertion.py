@@ -7,6 +7,7 @@ pickup.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import accumulate, pairwise
 
 from routing_gym.planning.routes import NEVER, Place, Route, Rules
@@ -34,10 +35,11 @@ def best_place(rules: Rules, unit: tuple[int, ...], route: Route, locked: int, m
         return best_pair(rules, *unit, route, locked, most)
     node = unit[0]
     place: Place = ()
-    if node in rules.refused:
+    delivery, pickup = rules.capacity - rules.delivery[node], rules.capacity - rules.pickup[node]
+    # `most_before` never falls along a route, and `most_after` never rises: no position has less than these loads.
+    if node in rules.refused or route.loads[0] > delivery or route.loads[-1] > pickup:
         return most, ()
     nodes, ends = route.nodes, (0, *route.nodes, 0)
-    delivery, pickup = rules.capacity - rules.delivery[node], rules.capacity - rules.pickup[node]
     first, last = locked, len(nodes)
     if rules.in_order:
         if rules.pickup[node]:
@@ -48,17 +50,15 @@ def best_place(rules: Rules, unit: tuple[int, ...], route: Route, locked: int, m
     legs = route.legs if nodes else [-rules.fixed_cost]
     ready, due, service = rules.ready[node], rules.due[node], rules.service[node]
     room: float = rules.max_km - route.km
+    first = bisect_left(route.latest, ready + service, first)  # earlier positions are left too late, later ones
+    last = bisect_right(route.departure, due, first, last + 1) - 1  # are reached too late: both times never fall
     for k in range(first, last + 1):
         before, after = ends[k], ends[k + 1]
         extra = into[before] + out[after] - legs[k]
         if extra >= most:
             continue
         arrival = route.departure[k] + minutes[before][node]
-        if arrival > due:
-            if route.departure[k] > due:
-                break  # later positions are later still
-            continue
-        if route.most_before[k] > delivery or route.most_after[k] > pickup:
+        if arrival > due or route.most_before[k] > delivery or route.most_after[k] > pickup:
             continue
         arrival = (ready if arrival < ready else arrival) + service + minutes[node][after]
         if arrival > route.latest[k]:
