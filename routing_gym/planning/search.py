@@ -267,10 +267,15 @@ class Search:
         for unit in rules.units(self.ordered(gone)):
             most, chosen = NEVER if unit[0] in self.forced else rules.price_of(unit), -1
             place: Place = ()
+            loaded = rules.loaded[unit[0]]
             for k, route in enumerate(routes):
                 if draw() < BLINK or (not route.nodes and used >= rules.most_routes):
                     continue
-                extra, at = place_of(kinds[route.kind], unit, route, locked[k] if k < len(locked) else 0)
+                kind = kinds[route.kind]
+                if route.loads[0] + loaded > kind.capacity:  # the most frequent reason, which needs no cache
+                    continue
+                head = locked[k] if k < len(locked) else 0
+                extra, at = route.places.get((unit[0], head)) or place_of(kind, unit, route, head)
                 if extra < most and at:
                     most, chosen, place = extra, k, at
             new = rules.new_routes(unit, routes)
