@@ -67,7 +67,6 @@ FASTEST = {"TSP": "greedy-edge"}  # fastest solver for large instances; for all 
 __all__ = [
     "FASTEST",
     "REFERENCES",
-    "SECOND",
     "SOLVERS",
     "BatchSolver",
     "Christofides",
