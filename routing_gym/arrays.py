@@ -349,5 +349,6 @@ def cast_instance(instance: Batch) -> Batch:
             return values.astype(np.int64, copy=False)
         return values
 
-    given = {name: cast(name, value) for name, value in vars(instance).items() if value is not None}
+    names = [field.name for field in dataclasses.fields(instance)]  # type: ignore[arg-type]
+    given = {name: cast(name, value) for name in names if (value := getattr(instance, name)) is not None}
     return dataclasses.replace(instance, **given)  # type: ignore[type-var]

@@ -33,8 +33,8 @@ def sample_actions(action_mask: Array, rng: np.random.Generator) -> Array:
         raise ValueError(f"action_mask: expected shape (..., A), such as one row per lane; got {action_mask!r}")
     if mask.dtype != np.bool_ and (mask > 1).any():
         raise ValueError(
-            "action_mask: values above 1 are masks of a MultiBinary space, such as DVRPTW's; for each row, call "
-            "single_action_space.sample(mask=row)"
+            "action_mask: expected 0 and 1, found a larger value; masks of a MultiBinary space, such as DVRPTW's, hold "
+            "2: for each row, call single_action_space.sample(mask=row)"
         )
     shape, legal = legal.shape[:-1], legal.reshape(-1, legal.shape[-1])
     counts = np.count_nonzero(legal, axis=1)

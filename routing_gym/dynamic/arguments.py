@@ -15,7 +15,7 @@ from routing_gym.dynamic.generated import GeneratedDays
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.solver import ROUTERS
 from routing_gym.dynamic.static import StaticInstance, read_static
-from routing_gym.envs.arguments import check_flag, check_instance, check_no_time_limit, keywords
+from routing_gym.envs.arguments import check_flag, check_instance, keywords
 
 ActionForm = Literal["dispatch", "route"]
 
@@ -29,7 +29,6 @@ def choose_source(
         TypeError: A setting does not exist, or the source is not a source.
         ValueError: A value is invalid, or a source is given together with settings.
     """
-    check_no_time_limit(settings)
     if source is not None:
         if static is not None or settings:
             given = "static" if static is not None else next(iter(settings))

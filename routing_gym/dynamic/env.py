@@ -20,7 +20,7 @@ from routing_gym.dynamic.lanes import DayLanes
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.rules import DayState
 from routing_gym.dynamic.static import StaticInstance
-from routing_gym.envs.arguments import check_options, check_render_mode
+from routing_gym.envs.arguments import check_no_time_limit, check_options, check_render_mode
 from routing_gym.envs.episodes import OnIllegal
 from routing_gym.envs.lanes import Info, Lanes, Observation
 from routing_gym.envs.single import NO_LANES
@@ -253,6 +253,7 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
         render_mode: str | None = None,
         **settings: Any,
     ) -> None:
+        check_no_time_limit(settings)
         days = choose_source(type(self), static, source, settings)
         self.form = make_form(days, action, router, observe_durations)
         self.metadata = metadata_of(type(self), days)

@@ -77,7 +77,7 @@ def solve(
         limits: Limits of the search.
         release: int64 (K,), earliest departure of a vehicle with the request; None for no release times.
         prize: int64 (K,), driving time that serving an optional request is worth; None if all are required.
-        required: bool (K,), the required requests; given together with `prize`.
+        required: bool (K,), the required requests; only with `prize`.
         forbidden: bool (K, K), pairs of requests that may not follow each other.
 
     Returns:
@@ -103,7 +103,8 @@ def solve(
     }
     if release is not None:
         given["release_time"] = release
-    if prize is not None and required is not None:
+    if prize is not None:
+        required = np.zeros(len(slots), dtype=np.bool_) if required is None else required
         given |= {"prize": np.where(required, 0, prize), "required": required}
     columns = {key: values.tolist() for key, values in given.items()}
     clients = [

@@ -51,9 +51,8 @@ def resolve_problem(
     Raises:
         TypeError: A keyword is unknown, `problem` is neither a name nor a `Problem`, or `num_nodes` is missing, or
             given although `problem` is a `Problem`.
-        ValueError: A name is unknown, a value is invalid, or there is a limit of steps.
+        ValueError: A name is unknown or a value is invalid.
     """
-    check_no_time_limit(settings)
     if isinstance(problem, Problem):
         given = [*(["num_nodes"] if num_nodes is not None else []), *settings]
         if given:

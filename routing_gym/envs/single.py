@@ -27,7 +27,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.render.figure import WINDOW
 
 NO_LANES = np.zeros(0, dtype=np.intp)
-NUMBERS = count(1)  # of windows: each environment has its own
+NUMBERS = count(1)  # of windows: each environment has its own, which its copies share
 
 
 class RoutingEnv(gym.Env[Observation, np.int64]):

@@ -19,6 +19,7 @@ from routing_gym.envs.arguments import (
     check_flag,
     check_generator,
     check_mask,
+    check_no_time_limit,
     check_options,
     check_render_mode,
     draw_instances,
@@ -182,7 +183,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
             seeds = [None] * self.num_envs
         elif isinstance(seed, (int, np.integer)):
             seeds = [int(seed) + lane for lane in range(self.num_envs)]
-        elif hasattr(seed, "__getitem__") and getattr(seed, "ndim", 1) == 1:
+        elif isinstance(seed, Sequence | np.ndarray) and getattr(seed, "ndim", 1) == 1:
             seeds = list(seed)
         else:
             raise TypeError(f"seed: expected an integer or one per lane, got {type(seed).__name__}")
@@ -288,6 +289,7 @@ class RoutingVectorEnv(LaneVectorEnv):
         render_mode: str | None = None,
         **settings: Any,
     ) -> None:
+        check_no_time_limit(settings)
         self.problem = resolve_problem(type(self), problem, num_nodes, settings)
         self.on_illegal = on_illegal
         shape = (check_integer("num_envs", num_envs, 1),)

@@ -19,6 +19,7 @@ from routing_gym.planning.task import Task
 from routing_gym.planning.text import plan_csv, plan_text
 from routing_gym.planning.timetable import PlanData, Unserved, explained, timetable
 from routing_gym.problem import AnyProblem
+from routing_gym.problems.checks import TOLERANCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +134,8 @@ def other_plan(task: Task, rules: AnyProblem, instance: Any, actions: Any, cost:
         loads = loads_of(task, rules, instance, routes[:k], way)
         planned.append(timetable(task, task.vehicle(k), way, closed, loads))
     notes, required = task.notes, task.numbers.get("required_prize", 0.0)
-    if (most := float(sum(task.values.get("prize", ())))) < required:
+    most = float(sum(task.values.get("real_prize", task.values.get("prize", ()))))
+    if most < required * (1 - TOLERANCE):
         notes = (*notes, f"all prizes add up to {most:g}, less than required_prize {required:g}: no stop is left out")
     first = int(rules.has_depot)
     words = f"{rules.name} need not visit all"

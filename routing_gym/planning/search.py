@@ -33,7 +33,7 @@ EXCHANGE = 0.5  # probability that a route from which a string was removed tries
 SMALLEST_FIRST = 0.3  # share of the rounds that insert the smallest stops first while some stops are left out
 HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean edge costs of the first routes
 CYCLES, LAST = 6, 0.05  # number of cooling cycles, and the share of the time after them
-COUNTING = 3  # number of these cycles in which stops left out are compared by how often they were
+COUNTING = 1  # number of these cycles in which stops left out are compared by how often they were
 FORCED = 0.1  # share of the rounds that insert some neighbouring left-out stops at any cost
 RECOMBINING = 0.3  # maximum share of the time for recombining routes
 

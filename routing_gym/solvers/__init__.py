@@ -61,7 +61,7 @@ REFERENCES = {  # best solver for each problem, by name
     "TSPFE": "milp",
     "ATSP": "milp",
 }
-SECOND = {"OP": "pyvrp", **dict.fromkeys(("PCTSP", "TSPFE", "ATSP"), "ortools")}  # if "milp" does not finish in time
+SECOND = {"OP": "pyvrp", "PCTSP": "ortools", "TSPFE": "ortools"}  # if "milp" does not finish in time
 FASTEST = {"TSP": "greedy-edge"}  # fastest solver for large instances; for all other problems "nearest-neighbour"
 
 __all__ = [

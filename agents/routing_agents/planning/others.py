@@ -28,7 +28,7 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
     """Plan with a policy, a classical solver, or both, each for half of the time; return the best plan.
 
     If there is a second classical solver, for problems whose first one may find nothing in time, it plans if the first
-    does not; each then has half of the time of both.
+    does not; the first has at most half of the time of both.
 
     Raises:
         ValueError: The solver does not support the problem, or found no tour.
@@ -54,10 +54,13 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
         raise ValueError(f"no search plans {task.problem}; choose {', '.join(['auto', 'trained', *references(own)])}")
     else:
         plans.append(planned(task, own, actions_of(own, str(solver), seconds, seed), str(solver)))
-    for rival in () if STOPPED in notes else rivals:
+    ends = time.perf_counter() + share
+    for left in range(0 if STOPPED in notes else len(rivals), 0, -1):
+        rival = rivals[-left]
+        limit = max(ends - time.perf_counter(), LEAST_SECONDS) / left
         try:
-            told(f"{rival}: {share / len(rivals):g} s")
-            plans.append(planned(task, own, actions_of(own, rival, share / len(rivals), seed), rival))
+            told(f"{rival}: {limit:.2g} s")
+            plans.append(planned(task, own, actions_of(own, rival, limit, seed), rival))
             break
         except (ImportError, ValueError) as error:
             notes += (f"{rival} did not plan: {error}",)

@@ -508,6 +508,9 @@ def test_prizes_that_do_not_suffice():
     plan = routing_agents.solve(columns, vehicles={"required_prize": 11}, solver="milp", seconds=1)
     assert "all prizes add up to 10, less than required_prize 11: no stop is left out" in plan.notes
     assert not plan.unserved
+    tenths = columns | {"prize": [0, 0.7, 0.7, 0.7, 0]}  # whose sum is less than 2.1 by rounding
+    plan = routing_agents.solve(tenths, vehicles={"required_prize": 2.1}, solver="milp", seconds=1)
+    assert not any("add up" in note for note in plan.notes)
     with pytest.raises(InvalidInput, match=r"row 2, column penalty: .*needs a number for each stop"):
         routing_agents.solve(columns | {"penalty": [0, 1, None, 1, 1]}, vehicles={"required_prize": 11})
 
@@ -517,6 +520,7 @@ def test_real_prizes_are_on_board():
     columns = PRIZES | {"penalty": [0, 50, 50, 50, 50], "real_prize": [0, 2, 2, 2, 2]}
     plan = routing_agents.solve(columns, vehicles={"required_prize": 10}, solver="nearest-neighbour", seconds=1)
     assert [visit.load for visit in plan.routes[0].stops] == [2, 4, 6, 8]
+    assert "all prizes add up to 8, less than required_prize 10: no stop is left out" in plan.notes
 
 
 def test_what_is_minimised():

@@ -49,7 +49,7 @@ def test_days_without_coordinates_have_no_pictures(settings):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"max_episode_steps": 3}, 'no limit of steps.* vectorization_mode="sync"'),
+        ({"max_episode_steps": 3}, 'native vector environment has no limit.* vectorization_mode="sync"'),
         ({"observe_durations": "no"}, "observe_durations must be True or False, got 'no'"),
     ],
 )

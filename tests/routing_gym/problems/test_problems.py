@@ -2,7 +2,8 @@
 
 import itertools
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 
 import gymnasium as gym
 import numpy as np
@@ -69,6 +70,18 @@ def test_numbers_that_float32_cannot_hold_are_refused():
     with pytest.raises(ValueError, match="^distances: 1e\\+300 is too large for float32, .*; choose a larger unit"):
         cast_instance(TSPInstance(coords, distances=np.array([[[0, 1e300, 1], [1, 0, 1], [1, 1, 0]]])))
     assert np.isinf(cast_instance(TSPInstance(np.full((1, 3, 2), np.inf))).coords).all()
+
+
+def test_instances_may_cache_what_they_compute():
+    @dataclass(frozen=True)
+    class Cached(TSPInstance):
+        @cached_property
+        def centre(self):
+            return self.coords.mean(axis=1)
+
+    instance = Cached(np.zeros((1, 3, 2)))
+    assert instance.centre.shape == (1, 2)
+    assert cast_instance(instance).coords.dtype == np.float32
 
 
 def test_masked_numbers_are_missing():
