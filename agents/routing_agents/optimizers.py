@@ -63,8 +63,8 @@ class Muon(torch.optim.Optimizer):
 def orthogonalize(matrix: Tensor) -> Tensor:
     """Return an approximation of U V' of a matrix U S V', by Newton-Schulz iteration.
 
-    The singular values of the result are between 0.6 and 1.3, which works as well as 1 and takes fewer products; those
-    below 0.003 of the Frobenius norm remain smaller.
+    The singular values of the result are between 0.6 and 1.3, which works as well as 1 and takes fewer products.
+    Those of `matrix` below 0.003 of its Frobenius norm become less than 0.6.
     """
     a, b, c = QUINTIC
     wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T

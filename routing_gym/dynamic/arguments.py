@@ -15,7 +15,8 @@ from routing_gym.dynamic.generated import GeneratedDays
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.solver import ROUTERS
 from routing_gym.dynamic.static import StaticInstance, read_static
-from routing_gym.envs.arguments import check_flag, check_instance, keywords
+from routing_gym.envs.arguments import check_instance, keywords
+from routing_gym.problems.checks import check_flag
 
 ActionForm = Literal["dispatch", "route"]
 

@@ -19,17 +19,6 @@ from routing_gym.problems.geometry import match_fields
 Generator = Callable[[np.random.Generator, int], Any]  # like `Problem.generate`
 
 
-def check_flag(name: str, value: Any) -> bool:
-    """Check that a value is True or False.
-
-    Raises:
-        ValueError: It is not.
-    """
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
-
-
 def check_no_time_limit(settings: Mapping[str, Any]) -> None:
     """Check that `gym.make_vec` has not passed on a limit of steps, as it does with "vector_entry_point".
 

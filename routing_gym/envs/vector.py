@@ -16,7 +16,6 @@ from gymnasium.vector.utils import batch_space
 from routing_gym.arrays import Array, select, to_numpy
 from routing_gym.envs.arguments import (
     Generator,
-    check_flag,
     check_generator,
     check_mask,
     check_no_time_limit,
@@ -28,7 +27,7 @@ from routing_gym.envs.arguments import (
 from routing_gym.envs.episodes import Episodes, OnIllegal, Reward, Snapshot
 from routing_gym.envs.lanes import Info, Lanes, Observation
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.checks import check_integer
+from routing_gym.problems.checks import check_flag, check_integer
 
 
 class LaneVectorEnv(VectorEnv[Observation, Array, Array]):

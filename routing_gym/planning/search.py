@@ -1,12 +1,12 @@
 """Slack induction by string removals: Christiaens and Vanden Berghe (2020), Transportation Science 54.
 
 Strings of neighbouring stops are removed from a few routes and inserted again one by one at the least cost; some routes
-are skipped at random. Simulated annealing accepts or rejects the result. Until all stops that must be served have been
-served, plans are compared by the rounds in which the stops that they leave out were left out before, as in the paper's
-minimisation of vehicles: a stop that is hard to insert then displaces several others. The search deviates from the
-paper: stops may be left out at their price, routes may begin with locked stops, the temperature follows the time left
-and rises again several times, and in between the best choice of all routes seen so far, including those of a policy, is
-computed (`recombine.py`).
+are skipped at random. Simulated annealing accepts or rejects the result. In the first cycle, until all required stops
+are served, a plan that leaves out other required stops is accepted if these have been left out in fewer rounds than
+those of the current plan (the absence counters of the paper's minimisation of vehicles). A stop that is hard to insert
+then displaces several others. The search deviates from the paper: stops may be left out at their price, routes may
+begin with locked stops, the temperature follows the time left and rises again several times, and in between the best
+choice of all routes seen so far, including those of a policy, is computed (`recombine.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXCHANGE = 0.5  # probability that a route from which a string was removed tries
 SMALLEST_FIRST = 0.3  # share of the rounds that insert the smallest stops first while some stops are left out
 HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean edge costs of the first routes
 CYCLES, LAST = 6, 0.05  # number of cooling cycles, and the share of the time after them
-COUNTING = 1  # number of these cycles in which stops left out are compared by how often they were
+COUNTING = 1  # number of these cycles with absence counters
 FORCED = 0.1  # share of the rounds that insert some neighbouring left-out stops at any cost
 RECOMBINING = 0.3  # maximum share of the time for recombining routes
 

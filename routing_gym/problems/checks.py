@@ -44,11 +44,20 @@ def check_size(problem: AnyProblem) -> None:
     if problem.num_nodes < problem.min_nodes:
         raise ValueError(f"{problem.name}: num_nodes must be at least {problem.min_nodes}, got {problem.num_nodes}")
     object.__setattr__(problem, "num_nodes", int(problem.num_nodes))
-    if not isinstance(problem.matrices, bool | np.bool_):
-        raise ValueError(f"{problem.name}: matrices must be True or False, got {problem.matrices!r}")
-    object.__setattr__(problem, "matrices", bool(problem.matrices))
+    object.__setattr__(problem, "matrices", check_flag(f"{problem.name}: matrices", problem.matrices))
     if problem.matrices and not {"coords", "distances"} <= instance_fields(problem):
         raise ValueError(f"{problem.name}: matrices are for problems with coordinates and distances; leave it out")
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Check that a value is True or False.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def check_integer(name: str, value: Any, minimum: int) -> int:

@@ -55,9 +55,9 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
     else:
         plans.append(planned(task, own, actions_of(own, str(solver), seconds, seed), str(solver)))
     ends = time.perf_counter() + share
-    for left in range(0 if STOPPED in notes else len(rivals), 0, -1):
-        rival = rivals[-left]
-        limit = max(ends - time.perf_counter(), LEAST_SECONDS) / left
+    while rivals and STOPPED not in notes:
+        limit = max(ends - time.perf_counter(), LEAST_SECONDS) / len(rivals)
+        rival, *rivals = rivals
         try:
             told(f"{rival}: {limit:.2g} s")
             plans.append(planned(task, own, actions_of(own, rival, limit, seed), rival))

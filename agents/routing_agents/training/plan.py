@@ -289,7 +289,7 @@ def write_progress(entries: list[Entry], folder: Path) -> None:
     started = [entry for entry in entries if entry.rows()]
     if not started:
         return
-    from matplotlib.figure import Figure  # half a second, which each process would wait for
+    from matplotlib.figure import Figure  # slow, and only the process that draws needs it
 
     figure = Figure(figsize=(6, 2.4 * len(started)), layout="constrained")
     panels = figure.subplots(len(started), squeeze=False)[:, 0]

@@ -211,7 +211,7 @@ class Report:
         drawn = [column for column in self.columns if column.curve]
         if not self.rows or not drawn:  # no epoch yet, or the log of a finished run was deleted
             return
-        from matplotlib.figure import Figure  # half a second, which each process would wait for
+        from matplotlib.figure import Figure  # slow, and only the process that draws needs it
 
         figure = Figure(figsize=(7, 4), layout="constrained")
         axes = figure.add_subplot(xlabel="training instances")

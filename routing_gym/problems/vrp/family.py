@@ -42,6 +42,7 @@ from routing_gym.problems.checks import (
     as_tours,
     check_all_visited,
     check_each_once,
+    check_flag,
     check_integer,
     check_positive,
     like,
@@ -117,10 +118,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     def __post_init__(self) -> None:
         super().__post_init__()
         for flag in FLAGS:
-            value = getattr(self, flag)
-            if not isinstance(value, bool | np.bool_):
-                raise ValueError(f"VRP: {flag} must be True or False, got {value!r}")
-            object.__setattr__(self, flag, bool(value))
+            object.__setattr__(self, flag, check_flag(f"VRP: {flag}", getattr(self, flag)))
         if not self.attributes:
             raise ValueError(f"VRP: give at least one of max_length, {', '.join(FLAGS)}; CVRP has none of them")
         if self.backhauls + self.mixed_backhauls + self.pairs > 1:

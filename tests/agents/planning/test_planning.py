@@ -530,5 +530,5 @@ def test_what_is_minimised():
     assert plan.task.sentence.endswith("MTSP, at most 2 vehicles, minimises the longest route (km)")
     assert f"longest route (km) {plan.cost:.10g}" in str(plan)
     assert any(note.endswith("costs and search use the exact lengths") for note in plan.notes)
-    plan = routing_agents.solve({**SQUARE, "prize": [0, 1, 2, 3, 4]}, vehicles={"max_length": 46}, seconds=0.1)
+    plan = routing_agents.solve(PRIZES, vehicles={"max_length": 46}, seconds=0.1)
     assert plan.task.sentence.endswith("maximises the prize")

@@ -407,10 +407,7 @@ def test_sampler_refuses_what_it_cannot_draw_from():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="row 2 has no legal node; pass the observation's mask"):
         sample_actions(np.array([[1, 0], [0, 1], [0, 0], [0, 0]]), rng)
-    with pytest.raises(
-        ValueError,
-        match=r"expected 0 and 1.*, call single_action_space.sample\(mask=row\)",
-    ):
+    with pytest.raises(ValueError, match=r"expected 0 and 1.*, call single_action_space.sample\(mask=row\)"):
         sample_actions(np.array([[2, 0, 1]], np.int8), rng)
     with pytest.raises(ValueError, match="row 1, 2 has no legal node"):
         sample_actions(np.arange(6).reshape(2, 3, 1) < 5, rng)
