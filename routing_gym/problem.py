@@ -262,6 +262,13 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     def cost_bound(self, instance: InstanceT) -> Array:
         """Return an upper bound on the cost of every legal tour: (B,)."""
 
+    def longest_useful_edge(self, instance: InstanceT, cost: Array) -> Array:
+        """Return a length that no edge of an optimal tour exceeds, given the cost of any legal tour: (B,).
+
+        By default it is that cost, because costs are lengths. Solvers shorten longer edges; see `shorten_long_edges`.
+        """
+        return cost
+
     @abstractmethod
     def progress(self, instance: InstanceT, state: StateT) -> Array:
         """Return the share of the task that is done: float64 (B,), from 0 to 1.

@@ -8,6 +8,7 @@ import numpy as np
 
 from routing_gym.arrays import Array, FloatArray, euclidean
 from routing_gym.data.tsplib.instance import unit_scale
+from routing_gym.problems.geometry import usual_lengths
 from routing_gym.traits import Column
 
 LARGEST_SCALED = 1e9  # bound on scaled lengths and prizes; networks read float32
@@ -25,9 +26,9 @@ def length_scale(values: Mapping[str, FloatArray], matrix_name: str) -> float:
 
     The scale is the larger side of the box around the coordinates. With the named matrix, whose unit may differ, it is
     multiplied by the ratio of the matrix's mean to the mean distance of the coordinates. Without coordinates, it is the
-    largest entry of the matrix.
+    largest entry of the matrix. Very long edges count as long as the longest of the others.
     """
-    matrix = values.get(matrix_name)
+    matrix = usual_lengths(values[matrix_name]) if matrix_name in values else None
     if "x" not in values:
         return 1.0 if matrix is None else float(matrix.max()) or 1.0
     coords = np.stack([values["x"], values["y"]], axis=-1)

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from routing_gym.arrays import Array, any_array, euclidean, gather
 from routing_gym.problem import AnyProblem
 
+LONG = 20.0  # times the median: longer edges of a matrix are very long
 MAX_FLOAT = float(np.finfo(np.float32).max)  # "unbounded" in spaces: Gymnasium's checker warns of infinity
 
 
@@ -163,8 +164,21 @@ def latest_departures(
     return -earliest_arrivals(durations.T, destination, -time, (-due - service, -ready - service, service), via)
 
 
+def very_long(lengths: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return a mask of a matrix's very long edges, such as 999,999 for "no road"."""
+    positive = lengths[lengths > 0]
+    return lengths > LONG * np.median(positive) if positive.size else lengths > 0
+
+
+def usual_lengths(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return a matrix whose very long edges are as long as the longest of the others."""
+    long = very_long(lengths)
+    return np.where(long, lengths[~long].max(), lengths)
+
+
 def embedding(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return points of a plane whose distances resemble a matrix: classical multidimensional scaling, (A, 2)."""
+    lengths = usual_lengths(lengths)
     squared = ((lengths + lengths.T) / 2) ** 2
     centred = squared - squared.mean(axis=0) - squared.mean(axis=1, keepdims=True) + squared.mean()
     values, vectors = np.linalg.eigh(-centred / 2)

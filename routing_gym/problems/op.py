@@ -186,6 +186,9 @@ class OP(Problem[OPInstance, OPState]):
         highest = xp.max(instance.prize, axis=-1, keepdims=True)
         return replace(instance, prize=instance.prize / xp.clip(highest, 1.0, None))
 
+    def longest_useful_edge(self, instance: OPInstance, cost: Array) -> Array:
+        return length_limit(instance)
+
     def initial(self, instance: OPInstance) -> OPState:
         xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
         depot = xp.zeros(num_rows, dtype=integer(xp), device=where)

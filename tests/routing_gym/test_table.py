@@ -163,6 +163,18 @@ def test_a_matrix_has_a_unit_of_its_own():
     assert from_columns("ATSP", {"distances": matrix}).cost([1, 0]) == pytest.approx(10)
 
 
+def test_very_long_edges_do_not_count_in_the_scale():
+    """Beside 1e9 between nodes 1 and 2, tours of 20 would be within the tolerance of any limit."""
+    matrix = np.array([[0, 10, 10], [10, 0, 1e9], [10, 1e9, 0]])
+    assert from_columns("ATSP", {"distances": matrix}).scale == 10
+    places = {"x": [0, 10, 0], "y": [0, 0, 10], "demand": [0, 1, 1], "capacity": 2}
+    own = from_columns("VRPL", {**places, "distances": matrix, "max_length": 20})
+    assert own.scale < 20
+    assert own.cost([1, 0, 2, 0]) == pytest.approx(40)
+    with pytest.raises(InfeasibleTour, match="length"):
+        own.cost([1, 2, 0])
+
+
 @pytest.mark.parametrize("name", LISTED)
 def test_every_problem_is_made_of_its_columns(name):
     """What is generated, written as a table in units 50 times larger, comes back; a tour costs 50 times as much."""

@@ -48,7 +48,7 @@ from routing_gym.problems.checks import (
     like,
 )
 from routing_gym.problems.cvrp import CVRP, WholeDeliveries
-from routing_gym.problems.geometry import leg_length, lengths_from, reach
+from routing_gym.problems.geometry import MAX_FLOAT, leg_length, lengths_from, reach
 from routing_gym.problems.vrp.attribute import Attribute, Move
 from routing_gym.problems.vrp.attributes import ATTRIBUTES, COMBINATIONS, DELIVERIES, GOODS, SETTINGS, preset_name
 from routing_gym.problems.vrp.batches import VRPInstance, VRPState
@@ -463,6 +463,13 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
             bound = bound * xp.max(instance.cost_per_length[:, :first], axis=1)
             bound = bound + self.num_nodes * xp.max(instance.fixed_cost[:, :first], axis=1)
         return bound + xp.sum(instance.penalty, axis=1) if self.penalties else bound
+
+    def longest_useful_edge(self, instance: VRPInstance, cost: Array) -> Array:
+        if not self.fleet:
+            return cost
+        xp = array_namespace(cost)
+        least = xp.min(instance.cost_per_length[:, : self.num_depots], axis=1)
+        return xp.where(least > 0, cost / xp.where(least > 0, least, 1.0), MAX_FLOAT)
 
     def progress(self, instance: VRPInstance, state: VRPState) -> Array:
         share = as_share(state.num_served, self.num_nodes)

@@ -13,6 +13,7 @@ import numpy as np
 
 from routing_gym.arrays import IntArray, select
 from routing_gym.problem import AnyProblem
+from routing_gym.solvers.runtime.long_edges import shorten_long_edges
 from routing_gym.solvers.runtime.work import Executor, Lost, Work
 
 Finished = Generator[tuple[int, "RowResult"], None, None]  # rows as they finish; closing it ends the work
@@ -84,7 +85,7 @@ class RowWork(SolverWork):
         self.solver.load()
 
     def do(self, instance: Any, seed: int) -> RowResult:
-        return attempt(self.solver, self.problem, instance, seed)
+        return attempt(self.solver, self.problem, shorten_long_edges(self.problem, instance, seed), seed)
 
     def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int = 0) -> Finished:
         tasks = ((row, (select(instance, slice(row, row + 1)), row_seed(self.seed, first_row + row))) for row in rows)

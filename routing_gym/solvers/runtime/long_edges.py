@@ -1,0 +1,55 @@
+"""Edges that are too long for any optimal tour, such as 999,999 for "no road".
+
+Packages that take integers, or compute with fixed tolerances, count lengths in a unit that depends on the longest edge:
+beside one that is a million times as long as the others, they could not tell those apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from routing_gym.arrays import Array, select
+from routing_gym.problem import AnyProblem
+from routing_gym.problems.geometry import MAX_FLOAT, lengths_from, very_long
+from routing_gym.rollout import rollout
+
+NUM_TOURS = 32  # some need a very long edge, for example to the last node, where others do not
+SPREAD = 3.0  # random factors on edges, for different tours: 1 to 4
+
+
+def shorten_long_edges(problem: AnyProblem, instance: Any, seed: int) -> Any:
+    """Return the instance with very long edges shortened, if no optimal tour uses them; optimal tours stay the same.
+
+    An edge is shortened to twice the length that it could have in an optimal tour (`Problem.longest_useful_edge`),
+    given the cost of the best of some tours to nearest nodes.
+
+    Args:
+        problem: Problem of the instance.
+        instance: One instance (NumPy, valid): a batch of size 1.
+        seed: Random seed of the tours.
+    """
+    lengths = instance.distances
+    if lengths is None or not very_long(lengths).any():
+        return instance
+    cost = nearest_costs(problem, instance, np.random.default_rng(seed)).min()
+    longest = 2.0 * problem.longest_useful_edge(instance, np.asarray([cost]))
+    return replace(instance, distances=np.minimum(lengths, longest[:, None, None]).astype(lengths.dtype))
+
+
+def nearest_costs(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Array:
+    """Return the costs of tours that always choose the nearest legal node, after a random factor on each edge.
+
+    Half of them return to a depot only when no customer is legal.
+    """
+    copies = select(instance, np.zeros(NUM_TOURS, dtype=np.int64))
+
+    def nearest(observation: dict[str, Array]) -> Array:
+        lengths = lengths_from(copies, observation["current_node"])
+        lengths = lengths * (1.0 + SPREAD * rng.random(lengths.shape))
+        lengths[::2, : problem.num_depots] = 2.0 * MAX_FLOAT
+        return np.where(observation["action_mask"], lengths, np.inf).argmin(axis=1)
+
+    return rollout(problem, copies, nearest).cost
