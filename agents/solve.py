@@ -176,6 +176,10 @@ def main(args: Args) -> list[Solved] | list[Plan]:
         ValueError: A file could not be solved; see also `make_jobs`, `check_used` and `check_outputs`.
     """
     keep_freed_memory()
+    matrix = args.durations or args.distances
+    if not args.files and matrix:  # it describes the task alone
+        check_plan_options(args, matrix, MODEL_OPTIONS)
+        return [plan(matrix, args)]
     tables = [path for path in args.files if is_plan(path, args, MODEL_OPTIONS)]
     check_plan_options(args, next(iter(tables), None), MODEL_OPTIONS if tables else ())
     if not tables:

@@ -65,8 +65,8 @@ def read_matrices(durations: Any, distances: Any, names: tuple[str, ...]) -> dic
     return made
 
 
-def matrix_size(value: Any) -> int:
-    """Return the number of rows of a matrix that is given without stops.
+def ids_of(value: Any) -> list[Any]:
+    """Return the ids of the stops of a matrix that is given without them: its labels, or else the numbers of its rows.
 
     Raises:
         InvalidInput: There is no matrix.
@@ -74,8 +74,10 @@ def matrix_size(value: Any) -> int:
     if value is None:
         raise InvalidInput("stops: found none; give a table of stops, or a matrix of durations or distances")
     rows, _, _ = next(iter(tables_in(value, "durations").values()), ([], 1.0, ""))
-    source = source_of(value, "matrix")
-    return len(labelled(rows)[1]) if isinstance(rows, Table) else len(rows_of(source, rows))
+    if isinstance(rows, Cells):
+        rows = rows.rows
+    labels = labelled(rows)[0] if isinstance(rows, Table) else labels_of_frame(rows)
+    return labels[0] if labels else list(range(len(rows_of(source_of(value, "matrix"), rows))))
 
 
 def source_of(value: Any, kind: str) -> str:

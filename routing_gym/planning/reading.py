@@ -13,7 +13,7 @@ from routing_gym.planning import checks, reach
 from routing_gym.planning.choice import Choice, choose, listed
 from routing_gym.planning.fleet import Fleet, depots_of, read_fleet
 from routing_gym.planning.geography import geodesic_km, plane_of
-from routing_gym.planning.matrices import Kind, Matrix, matrix_size, read_matrices
+from routing_gym.planning.matrices import Kind, Matrix, ids_of, read_matrices
 from routing_gym.planning.parsing import Parsed, headers_of, parse
 from routing_gym.planning.recognise import FILLED, OPTIONAL
 from routing_gym.planning.table import InvalidInput, read_table
@@ -55,8 +55,7 @@ def read_task(
         OSError: A file cannot be opened.
     """
     if stops is None:
-        size = matrix_size(durations if durations is not None else distances)
-        stops = {"id": list(range(size))}
+        stops = {"id": ids_of(durations if durations is not None else distances)}
     table = read_table(stops, "stops")
     fleet = read_fleet(vehicles, numbers, by_name="vehicles" in headers_of(table))
     parsed = parse(table, fleet)

@@ -29,7 +29,8 @@ class PlanArgs:
     """Number of vehicles, or a CSV file of vehicles or types: name, count, capacity, max_length (km), earliest, latest,
     max_duration (minutes), depot (id of a stop), fixed_cost, cost_per_unit, speed (km/h), open."""
     durations: Path | None = None
-    """Matrix of minutes between the stops of a CSV file: .csv, .npy, or the .json of OSRM, VROOM, openrouteservice."""
+    """Matrix of minutes between the stops of a CSV file, or without one: .csv, .npy, or the .json of OSRM, VROOM,
+    openrouteservice."""
     distances: Path | None = None
     """Matrix of km between the stops, in the same formats."""
     solver: str = "auto"
@@ -129,7 +130,7 @@ def outputs(path: Path, args: Any) -> dict[str, Path]:
     """
     targets = {"csv": args.out / f"{path.stem}.csv"}
     targets |= {name: getattr(args, name) for name in OUTPUTS if getattr(args, name) is not None}
-    taken = {path.resolve(): "the table of stops"}
+    taken = {path.resolve(): "the input"}
     for name, target in targets.items():
         this = "the plan's table" if name == "csv" else option(name)
         if target.resolve() in taken:
@@ -153,7 +154,7 @@ def plan_file(
     """Plan one table of stops and write the plan.
 
     Args:
-        path: The table.
+        path: The table, or without one the matrix.
         args: Arguments of `solve.py`.
         numbers: Numbers of the whole instance.
         show: Function that gets messages about the progress.
@@ -163,9 +164,9 @@ def plan_file(
         ValueError: The table or an option is wrong.
         OSError: A file cannot be opened or written.
     """
-    targets = outputs(path, args)
+    targets, stops = outputs(path, args), path if args.files else None
     if {"map", "geojson"} & targets.keys():
-        headers = headers_of(read_table(path, path.name)).keys()
+        headers = headers_of(read_table(stops, path.name)).keys() if stops else set()
         geographic = {"lat", "lon"} <= headers
         if "geojson" in targets and not geographic:
             raise ValueError(f"--geojson: {path} has no columns lat and lon; add them, or give --json or --map instead")
@@ -174,7 +175,7 @@ def plan_file(
     vehicles = vehicles_of(args.vehicles)
     with made_folder(args.out):
         plan = solve(
-            path,
+            stops,
             vehicles=vehicles,
             durations=args.durations,
             distances=args.distances,

@@ -7,6 +7,7 @@ import json
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Timer
 from types import SimpleNamespace
 
@@ -352,6 +353,19 @@ def test_a_map_without_coordinates_is_refused_before_planning(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("text", ["0,7,3\n4,0,9\n5,6,0\n", ",a,b,c\na,0,7,3\nb,4,0,9\nc,5,6,0\n"])
+def test_a_matrix_alone_is_planned(tmp_path, text):
+    """The tour 0, 2, 1 takes 3 + 6 + 4 minutes."""
+    matrix = tmp_path / "minutes.csv"
+    matrix.write_text(text)
+    args = solve_script.Args((), durations=matrix, solver="search", seconds=0.1, out=tmp_path / "out")
+    (plan,) = solve_script.main(args)
+    assert (plan.cost, plan.routes[0].visits[1].id) == (13.0, "c" if "c" in text else "2")
+    assert (tmp_path / "out" / "minutes.csv").is_file()
+    with pytest.raises(ValueError, match=r"--map: .*minutes.csv has no columns lat and lon, or x and y, to draw"):
+        solve_script.main(replace(args, map=tmp_path / "plan.html", overwrite=True))
+
+
 @pytest.fixture
 def ctrl_c():
     """Python's handler of Ctrl-C, which programs that a shell starts in the background lack."""
@@ -421,7 +435,7 @@ def test_geojson_needs_latitudes_and_longitudes():
         ({"geojson": "m.geojson"}, "--geojson: .*stops.csv has no columns lat and lon; add them, or give --json"),
         ({"gantt": "g.png"}, "--gantt .*g.png: the chart is written as SVG; end the name with .svg"),
         ({"map": "m.html", "json": "m.html"}, "--map and --json are the same file, .*m.html; choose another"),
-        ({"json": "stops.csv"}, "the table of stops and --json are the same file, .*stops.csv; choose another"),
+        ({"json": "stops.csv"}, "the input and --json are the same file, .*stops.csv; choose another"),
         ({"map": "."}, "--map: .* is a folder; give the name of a file"),
         ({"vehicles": "-3"}, "--vehicles -3: expected a number of at least 1, or an existing CSV file of vehicles"),
         ({"vehicles": "0"}, "--vehicles 0: expected a number of at least 1, or an existing"),
