@@ -15,7 +15,7 @@ import torch
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
 from routing_agents.policies.attention import model as attention_model
-from routing_agents.policies.attention import saved
+from routing_agents.policies.attention import saved, views
 from routing_agents.policies.attention.decoding import (
     Decoding,
     decode,
@@ -32,7 +32,7 @@ from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.operations import FEW_NODES, attend
 from routing_agents.search import active as eas
 from routing_agents.search.beam import beam_search, branch, simulation_guided_search
-from routing_gym.arrays import to_backend
+from routing_gym.arrays import select, to_backend
 from routing_gym.problems import VRP, make_problem
 from routing_gym.problems.geometry import symmetry
 
@@ -501,6 +501,18 @@ def test_durations_are_the_lengths_where_a_variant_has_none():
     assert "durations" not in static
     embeddings = network.encode_nodes(static)
     torch.testing.assert_close(network.encode_nodes(static | {"durations": static["distances"]}), embeddings)
+
+
+def test_very_long_edges_look_alike():
+    """100 and 1e6 stand for "no road" in two rows of the same lengths; a row without such edges stays as it is."""
+    problem = make_problem("ATSP", 8)
+    instance = select(problem.generate(np.random.default_rng(0), 1), np.zeros(3, dtype=np.int64))
+    lengths = instance.distances
+    lengths[:2, 2, 5] = 100.0, 1e6
+    observed = views.seen(problem, to_backend(instance, "torch"), 0)["distances"].numpy()
+    np.testing.assert_array_equal(observed[0], observed[1])
+    np.testing.assert_array_equal(observed[2], lengths[2])
+    assert lengths[2].max() < observed[0, 2, 5] < 10 * lengths[2].max()
 
 
 def test_a_network_of_coordinates_starts_one_of_matrices(tmp_path):

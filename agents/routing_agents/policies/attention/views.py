@@ -12,21 +12,37 @@ from routing_agents.policies.attention.matrices import VIEW
 from routing_gym import arrays
 from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.geometry import symmetry
+from routing_gym.problems.geometry import LONG, symmetry
+
+AVOIDED = 3.0  # length of very long edges, relative to the longest of the others
 
 
 def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[str, Tensor]:
     """Return the static observation of instances in one of `decoding.num_symmetries` views; view 0 is the original.
 
-    Coordinates are rotated and reflected. With matrices, the codes of the nodes are permuted.
+    Coordinates are rotated and reflected. With matrices, the codes of the nodes are permuted, and very long edges are
+    shortened.
     """
     observation = problem.observe_static(instance)
     if "coords" in observation:
         observation |= {"coords": symmetry(observation["coords"], index)}
     if problem.observed.per_edge:
+        observation |= {key: without_very_long(observation[key]) for key in problem.observed.per_edge}
         matrix = observation[problem.observed.per_edge[0]]
         observation |= {VIEW: torch.as_tensor(index, device=matrix.device).expand(len(matrix))}
     return observation
+
+
+def without_very_long(lengths: Tensor) -> Tensor:
+    """Return matrices (B, A, A) whose very long edges, such as 999,999 for "no road", are a few times the others.
+
+    The network reads lengths relative to their mean, which such edges would determine. Generated matrices have none.
+    """
+    median = lengths.masked_fill(lengths <= 0, torch.nan).flatten(1).nanmedian(dim=1).values[:, None, None]
+    very_long = lengths > LONG * median
+    if not very_long.any():
+        return lengths
+    return lengths.minimum(AVOIDED * lengths.masked_fill(very_long, 0).amax(dim=(1, 2), keepdim=True))
 
 
 def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tuple[Any, dict[str, Tensor]]:
