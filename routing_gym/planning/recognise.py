@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from routing_gym.data.own import smallest
@@ -28,6 +29,7 @@ class Given:
         open: Whether vehicles stay at their last stop.
         count: Number of vehicles.
         routes: Whether vehicles differ, or have costs, working hours or a limit of time.
+        headers: Headers of columns in the table, by the names that problems declare.
     """
 
     columns: frozenset[str]
@@ -37,6 +39,11 @@ class Given:
     open: bool = False
     count: int | None = None
     routes: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def listed(self, names: Iterable[str]) -> str:
+        """Join names as the table has them, for messages."""
+        return ", ".join(sorted(self.headers.get(name, name) for name in names))
 
 
 @cache
@@ -106,7 +113,7 @@ def recognise_task(given: Given) -> str:
                 fitting.append((distance_to(rules, attempt), name))
         if fitting:
             return several_vehicles(min(fitting, key=lambda one: one[0])[1], given)
-    columns = ", ".join(sorted(given.columns | given.numbers)) or "no columns"
+    columns = given.listed(given.columns | given.numbers) or "no columns"
     if told:
         least = {missing: name for missing, name in told.items() if not any(other < missing for other in told)}
         needs = [f"{name} needs {', '.join(sorted(missing))}" for missing, name in least.items()]
@@ -116,7 +123,7 @@ def recognise_task(given: Given) -> str:
         )
     nearest, rules = min(kinds(), key=lambda kind: (len(surplus(kind[1], given)), len(lacking(kind[1], given))))
     raise InvalidInput(
-        f"no problem has all of {columns}; {nearest}, for example, has no {', '.join(sorted(surplus(rules, given)))}"
+        f"no problem has all of {columns}; {nearest}, for example, has no {given.listed(surplus(rules, given))}"
     )
 
 

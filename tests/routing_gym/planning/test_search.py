@@ -333,7 +333,7 @@ def test_solvers_tell_lengths_of_cheap_vehicles_apart_beside_a_dear_one(solver):
     """The vehicle that costs 100,000 a km is not used; lengths of the others count as exactly as without it."""
     fleet = {"count": [4, 1], "capacity": [8, 8], "cost_per_unit": [1, 100_000]}
     task = read_task(COLUMNS, vehicles=fleet)
-    plan = plan_of(Rules(task), external.SOLVERS[solver](task, 0.3, 1), (), solver)
+    plan = plan_of(Rules(task), external.SOLVERS[solver](task, 1.0, 1), (), solver)
     alone = Rules(read_task(COLUMNS, vehicles={"capacity": 8}))
     assert plan.cost == pytest.approx(cheapest(alone, tuple(alone.task.stops)))
 
