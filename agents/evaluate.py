@@ -183,7 +183,8 @@ def read_instances(args: Args) -> TestSet:
     if file.rules is not None:
         checker = command("solve.py")
         remarks["not checked"] = f"limits that only the file states, such as VEHICLES; {checker} checks them"
-    return TestSet(file.problem, file.instance, remarks)
+    best_known = None if file.best_known is None else np.array([file.best_known / file.cost_scale])
+    return TestSet(file.problem, file.instance, remarks, best_known)
 
 
 def commit() -> str:

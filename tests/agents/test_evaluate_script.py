@@ -220,6 +220,15 @@ def test_the_unit_of_lengths_is_named(tmp_path):
     assert table.rows[0].mean.value * 10 == solved.cost
 
 
+def test_gaps_refer_to_the_best_known_cost_beside_a_file(tmp_path):
+    """The box around the square has sides of 10."""
+    (tmp_path / "square.tsp").write_text(SQUARE)
+    (tmp_path / "solutions").write_text("square : 32\n")
+    known, trained = evaluate.main(Args(str(tmp_path / "square.tsp"), ("trained",))).rows
+    assert (known.method, known.mean.value) == ("best known", 3.2)
+    assert trained.gap.value == pytest.approx(100 * (trained.mean.value / 3.2 - 1))
+
+
 def test_a_problem_of_a_family_names_the_weights_of_the_family():
     table = evaluate.main(Args("random/VRPB-8", ("VRPB-50", "ovrpbltw-50"), size=2))
     assert [row.method for row in table.rows] == ["VRPB-50", "ovrpbltw-50"]

@@ -118,6 +118,12 @@ class FileInstance:
             return self.rules.counting.decimals
         return 1 if self.unit == TENTHS else 0
 
+    @property
+    def cost_scale(self) -> float:
+        """Cost in the file's own numbers that is 1 in the instance; for problems that minimise."""
+        counted = self.unit / self.rules.counting.cost_unit if isinstance(self.rules, FleetRules) else 1.0
+        return self.scale * counted
+
     def legs(self, origin: IntArray, destination: IntArray) -> IntArray:
         """Return the lengths of edges in the file's metric: int64, with the shape to which both arguments broadcast."""
         if self.matrix is not None:
