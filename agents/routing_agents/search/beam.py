@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.best import better_of, cheapest
+from routing_agents.policies.attention.best import better_of, cheapest, pad
 from routing_agents.policies.attention.decoding import as_tensors, check_symmetries, greedy_choice, in_chunks
 from routing_agents.policies.attention.memory import chunk_size
 from routing_agents.policies.attention.model import AttentionModel, Encoding
@@ -146,11 +146,16 @@ def search_views(
 def search_by_simulation(
     model: AttentionModel, problem: AnyProblem, instance: Any, encoding: Encoding, width: int, expansion: int
 ) -> Rollout:
-    """Search one chunk of B instances. Row b * k + i is tour i of the k of instance b."""
+    """Search one chunk of B instances. Row b * k + i is tour i of the k of instance b.
+
+    Each partial tour is kept with its greedy completion, which is also that of its first continuation. Only the other
+    continuations are completed.
+    """
     batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
     expansion = min(expansion, problem.num_actions)
     score = model.stepwise_logits(encoding, width * expansion)
     on_cpu = torch.device(device).type == "cpu"  # then the rules run on NumPy, which is faster; see `decode`
+    given = to_backend(instance, "numpy") if on_cpu else instance
 
     def logits(observation: dict[str, Any]) -> Tensor:
         """Score the actions of the current tours, of which every instance has the same number: (rows, A)."""
@@ -161,38 +166,54 @@ def search_by_simulation(
         """Return a tensor as the backend of the rules takes it."""
         return x.numpy() if on_cpu else x
 
-    rows = to_backend(instance, "numpy") if on_cpu else instance
-    state, best = problem.initial(rows), None
-    cost, taken = torch.zeros(batch_size, device=device), torch.empty(batch_size, 0, dtype=torch.int64, device=device)
-    for step in range(problem.horizon):
+    @cache
+    def repeated(num_tours: int) -> Any:
+        """Return the instances, `num_tours` times each, in consecutive rows."""
+        return select(given, for_rules(torch.arange(batch_size, device=device).repeat_interleave(num_tours)))
+
+    def complete(num_tours: int, state: Any, steps: int) -> tuple[Tensor, Tensor]:
+        """Complete tours greedily in `steps` steps at most; return the actions and their cost."""
+        played = rollout(
+            problem,
+            repeated(num_tours),
+            lambda seen: for_rules(greedy_choice(logits(seen))),
+            state=state,
+            max_steps=steps,
+        )
+        return torch.as_tensor(played.actions), torch.as_tensor(played.cost)
+
+    beams, state, cost = 1, problem.initial(given), torch.zeros(batch_size, device=device)
+    tours, total = complete(beams, state, problem.horizon)  # with the completions; `cost` is that of the partial tours
+    best = Rollout(tours, total, None)
+    for step in range(problem.horizon if expansion > 1 else 0):
+        rows = repeated(beams)
         observation = {**problem.observe_dynamic(rows, state), "action_mask": problem.action_mask(rows, state)}
-        likely, action = logits(observation).topk(expansion)  # (B beams, expansion)
-        # If fewer actions are legal, the best one is repeated, at an infinite cost.
+        planned = tours[:, step : step + 1]
+        likely, action = logits(observation).scatter(1, planned, math.inf).topk(expansion)  # (B beams, expansion)
+        # If fewer actions are legal, the first one is repeated, at an infinite cost.
         impossible = likely == -math.inf
-        action = torch.where(impossible, action[:, :1], action).flatten()
+        action = torch.where(impossible, planned, action).flatten()
         parents = torch.arange(len(cost), device=device).repeat_interleave(expansion)
-        rows = select(rows, for_rules(parents))
+        others = torch.arange(len(action), device=device).unflatten(0, (-1, expansion))[:, 1:].flatten()
+        beams *= expansion
+        rows = repeated(beams)
         state, step_cost = problem.step(rows, select(state, for_rules(parents)), for_rules(action))
-        cost = cost[parents] + torch.as_tensor(step_cost)
-        taken = torch.cat([taken[parents], action[:, None]], dim=1)
-        total, tours = cost.masked_fill(impossible.flatten(), math.inf), taken
-        if step + 1 < problem.horizon:
-            left = problem.horizon - step - 1
-            rest = rollout(
-                problem, rows, lambda seen: for_rules(greedy_choice(logits(seen))), state=state, max_steps=left
-            )
-            total = total + torch.as_tensor(rest.cost)
-            tours = torch.cat([taken, torch.as_tensor(rest.actions)], dim=1)
-        found = cheapest(tours, total, batch_size)
-        best = found if best is None else better_of([best, found])
+        cost = (cost[parents] + torch.as_tensor(step_cost)).masked_fill(impossible.flatten(), math.inf)
+        tours, total = tours[parents], total[parents]
+        tours[others, step], total[others] = action[others], cost[others]
+        if left := problem.horizon - step - 1:
+            rest, rest_cost = complete(len(others) // batch_size, select(state, for_rules(others)), left)
+            longest = max(tours.shape[1], step + 1 + rest.shape[1])
+            tours = pad(tours, longest)
+            tours[others, step + 1 :], total[others] = pad(rest, longest - step - 1), total[others] + rest_cost
+        best = better_of([best, cheapest(tours, total, batch_size)])
         if not problem.fixed_length and bool(problem.done(rows, state).all()):
             break
         totals = total.unflatten(0, (batch_size, -1))  # (B, tours of each)
-        kept = totals.topk(min(width, totals.shape[1]), largest=False).indices
+        beams = min(width, beams)
+        kept = totals.topk(beams, largest=False).indices
         kept = (kept + torch.arange(0, len(total), totals.shape[1], device=device)[:, None]).flatten()
-        state, rows = select(state, for_rules(kept)), select(rows, for_rules(kept))
-        cost, taken = cost[kept], taken[kept]
-    assert best is not None
+        state, cost, tours, total = select(state, for_rules(kept)), cost[kept], tours[kept], total[kept]
     return best
 
 

@@ -6,7 +6,7 @@ import copy
 import math
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -264,6 +264,17 @@ def test_simulation_guided_search(name):
     everything = simulation_guided_search(model, problem, instance, 200, 5)
     samples = solve(model, problem, instance, Decoding(1000, sample=True), generator())
     assert (everything.cost <= samples.cost + 1e-6).all()
+
+
+def test_beams_are_different_tours():
+    """Two pairs have six tours, so that six beams hold all, though only two pickups are legal in the first step."""
+    problem, instance, model = small("PDP", num_nodes=4, batch_size=50)
+    orders = [order for order in permutations((1, 2, 3, 4)) if order.index(1) < order.index(3)]
+    tours = [[*order, 0] for order in orders if order.index(2) < order.index(4)]
+    optima = np.min([problem.objective(instance, np.tile(tour, (50, 1))) for tour in tours], axis=0)
+    assert len(tours) == 6
+    found = simulation_guided_search(model, problem, instance, width=6, expansion=5)
+    np.testing.assert_allclose(found.cost, optima, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if features_named(name).coords and name != "SPCTSP"])
