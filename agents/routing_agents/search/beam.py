@@ -221,6 +221,7 @@ def search(model: AttentionModel, problem: AnyProblem, instance: Any, encoding: 
     """Search one chunk of B instances; row b * width + k is beam k of instance b."""
     batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
     firsts = torch.arange(0, batch_size * width, width, device=device)[:, None]
+    score_actions = model.stepwise_logits(encoding, width)
     if width > 1:
         instance = select(instance, torch.arange(batch_size, device=device).repeat_interleave(width))
     state = problem.initial(instance)
@@ -234,7 +235,7 @@ def search(model: AttentionModel, problem: AnyProblem, instance: Any, encoding: 
         observation = problem.observe_dynamic(instance, state)
         observation["action_mask"] = problem.action_mask(instance, state)
         queries = {key: value.unflatten(0, (-1, width)) for key, value in observation.items()}
-        log_probabilities = model.logits(encoding, queries).log_softmax(dim=-1)
+        log_probabilities = score_actions(queries).log_softmax(dim=-1)
         score, beam, action = branch(score, log_probabilities)
         action, parent = action.flatten(), (firsts + beam).flatten()
         actions[:, step], parents[:, step] = action, parent
