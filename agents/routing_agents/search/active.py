@@ -72,8 +72,8 @@ def active_search(
         progress: Called with the number of instances done after each chunk.
 
     Raises:
-        ValueError: `iterations` or `tours_at_once` is not positive; or the problem is stochastic: completing tours
-            would use values that only a visit reveals.
+        ValueError: The batch is empty; `iterations` or `tours_at_once` is not positive; or the problem is stochastic:
+            completing tours would use values that only a visit reveals.
         MemoryError: See `beam_search`.
     """
     if iterations < 1:

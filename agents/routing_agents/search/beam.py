@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 
 from routing_agents.policies.attention.best import better_of, cheapest, pad
-from routing_agents.policies.attention.decoding import as_tensors, check_symmetries, greedy_choice, in_chunks
+from routing_agents.policies.attention.decoding import (
+    as_tensors,
+    check_kinds,
+    check_symmetries,
+    greedy_choice,
+    in_chunks,
+)
 from routing_agents.policies.attention.memory import chunk_size
 from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_agents.policies.attention.views import symmetric_views
@@ -35,6 +41,17 @@ class Beam:
     width: int = 4
     expansion: int = 4
     symmetries: int = 8
+
+    def __post_init__(self) -> None:
+        check_kinds(self)
+        check_widths(self.width, self.expansion)
+        check_symmetries(self.symmetries)
+
+
+def check_widths(width: int, expansion: int) -> None:
+    """Raise ValueError if the width or the expansion is not positive."""
+    if min(width, expansion) < 1:
+        raise ValueError(f"width and expansion must be at least 1, got {width} and {expansion}")
 
 
 @torch.no_grad()
@@ -62,7 +79,8 @@ def beam_search(
         symmetries: Number of views of each instance, which are searched separately; see `Decoding`.
 
     Raises:
-        ValueError: `width` or `tours_at_once` is not positive, or the problem does not allow the symmetries.
+        ValueError: The batch is empty, `width` or `tours_at_once` is not positive, or the problem does not allow the
+            symmetries.
         MemoryError: Torch cannot allocate the memory for the beams of a chunk.
     """
     if width < 1:
@@ -100,12 +118,11 @@ def simulation_guided_search(
         symmetries: Number of views of each instance; see `beam_search`.
 
     Raises:
-        ValueError: `width`, `expansion` or `tours_at_once` is not positive; the problem does not allow the symmetries;
-            or it is stochastic: completing tours would use values that only a visit reveals.
+        ValueError: The batch is empty; `width`, `expansion` or `tours_at_once` is not positive; the problem does not
+            allow the symmetries; or it is stochastic: completing tours would use values that only a visit reveals.
         MemoryError: See `beam_search`.
     """
-    if min(width, expansion) < 1:
-        raise ValueError(f"width and expansion must be at least 1, got {width} and {expansion}")
+    check_widths(width, expansion)
     if problem.stochastic:
         raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
     check_symmetries(symmetries, problem)

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from routing_agents.search.edges import EdgeSearch
 from routing_agents.search.neighbourhood import Neighbourhoods
 from routing_agents.search.routes import RouteSearch
@@ -70,7 +72,8 @@ def improve(search: Neighbourhoods, seconds: float, report: Report | None = None
     Raises:
         ValueError: The time limit is not positive.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+    kinds = (int, float, np.integer, np.floating)
+    if isinstance(seconds, bool) or not isinstance(seconds, kinds) or not 0 < seconds < math.inf:
         raise ValueError(f"seconds must be a positive number of seconds, got {seconds!r}")
     started = reported = time.perf_counter()
     best, rounds, interrupted = search.actions(), 0, False

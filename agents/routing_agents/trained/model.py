@@ -202,8 +202,7 @@ class TrainedModel:
         """
         self.check(problem)
         decoding, problem = choose_decoding(decoding, problem), self.as_read(problem)
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-            raise ValueError(f"seed must be an integer from 0 to 2^63 - 1, got {seed!r}")
+        check_seed(seed)
         device = next(self.network.parameters()).device
         instance = to_backend(problem.rescale(cast_instance(instance)), "torch", str(device))
         generator = torch.Generator(device).manual_seed(int(seed))
@@ -239,22 +238,26 @@ class TrainedModel:
                 by default those of the instance. It serves large files, whose instances have no distance matrix.
 
         Raises:
-            ValueError: `actions` is not one tour, the time is not positive, tours of the problem cannot be improved, or
-                the network was not trained on its subproblems; or the problem refuses the tour that was found, or finds
-                it longer, because its class inherits `plain_routes` or `subproblem` by mistake.
+            ValueError: `instance` has several rows, `actions` is not one tour, the time is not positive, the seed is
+                invalid, tours of the problem cannot be improved, or the network was not trained on its subproblems; or
+                the problem refuses the tour that was found, or finds it longer, because its class inherits
+                `plain_routes` or `subproblem` by mistake.
         """
         problem = self.as_read(problem)
         kind = neighbourhoods_of(problem)
         wanted, _ = kind.repaired_by(problem)
         if wanted not in self.names:
             raise ValueError(f"{self.path} was trained on {self.problem.name}; parts of {problem.name} are {wanted}")
+        check_seed(seed)
+        if (rows := batch_size(instance)) != 1:
+            raise ValueError(f"the instance has {rows} rows; improve takes one at a time")
         actions = np.asarray(actions)
         if actions.ndim != 1:
             raise ValueError(f"actions: expected one tour, of shape (T,), got {actions.shape}; pass actions[0]")
         given_cost = problem.objective(instance, actions[None])[0]  # raises if the actions are not a tour
         with evaluation_mode(self.network):
             given = cast_instance(problem.rescale(instance))
-            search = kind(problem, self.network, given, actions, seed, legs=legs)
+            search = kind(problem, self.network, given, actions, int(seed), legs=legs)
             found = improve(search, seconds, report)
         remedy = f"set plain_routes and subproblem in {type(problem).__name__}, see routing_gym.Problem"
         try:
@@ -265,6 +268,12 @@ class TrainedModel:
             told = f"the search on routes makes the cost {cost:g} from {given_cost:g}, which is no sum of lengths"
             raise ValueError(f"{problem.name}: {told}; {remedy}")
         return found
+
+
+def check_seed(seed: int) -> None:
+    """Raise ValueError if a seed is no integer that torch and NumPy accept."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be an integer from 0 to 2^63 - 1, got {seed!r}")
 
 
 def choose_decoding(decoding: str | Strategy, problem: AnyProblem, tours: int = 128) -> Strategy:

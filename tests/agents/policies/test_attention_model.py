@@ -31,7 +31,7 @@ from routing_agents.policies.attention.matrices import node_codes, successions
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.operations import FEW_NODES, attend
 from routing_agents.search import active as eas
-from routing_agents.search.beam import beam_search, branch, simulation_guided_search
+from routing_agents.search.beam import Beam, beam_search, branch, simulation_guided_search
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import VRP, make_problem
 from routing_gym.problems.geometry import symmetry
@@ -292,6 +292,35 @@ def test_beams_under_symmetries(name):
         )
     with pytest.raises(ValueError, match="symmetries must be 1 to 8, got 9"):
         beam_search(model, problem, instance, 2, symmetries=9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 2.5}, "width must be an integer, got 2.5"),
+        ({"expansion": True}, "expansion must be an integer, got True"),
+        ({"width": 0}, "width and expansion must be at least 1, got 0 and 4"),
+        ({"symmetries": 0}, "symmetries must be 1 to 8, got 0"),
+    ],
+)
+def test_bad_beams_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Beam(**settings)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        solve,
+        partial(beam_search, width=2),
+        partial(simulation_guided_search, width=2, expansion=2),
+        partial(eas.active_search, iterations=1, generator=generator()),
+    ],
+)
+def test_empty_batches_are_refused(search):
+    problem, instance, model = small("TSP")
+    with pytest.raises(ValueError, match="the batch is empty; give at least one instance"):
+        search(model, problem, select(instance, slice(0, 0)))
 
 
 def test_simulation_guided_search_is_refused():

@@ -237,6 +237,12 @@ def test_time_limits_are_positive(seconds):
         improve(search, seconds)
 
 
+@pytest.mark.parametrize("seconds", [np.float32(0.01), np.int64(1)])
+def test_time_limits_may_be_numpy_numbers(seconds):
+    _, search = tour_search(num_cities=4)
+    assert improve(search, seconds).rounds
+
+
 def test_what_cannot_be_improved():
     with pytest.raises(ValueError, match="tours of SPCTSP cannot be improved by search: .* only a visit reveals"):
         neighbourhoods_of(make_problem("SPCTSP", 10))
@@ -249,6 +255,12 @@ def test_what_cannot_be_improved():
         model.improve(problem, search.instance, np.zeros(60, dtype=int), 1)
     with pytest.raises(ValueError, match=r"expected one tour, of shape \(T,\), got \(1, 60\); pass actions\[0\]"):
         model.improve(problem, search.instance, search.actions()[None], 1)
+    several = problem.generate(np.random.default_rng(0), 3)
+    with pytest.raises(ValueError, match="the instance has 3 rows; improve takes one at a time"):
+        model.improve(problem, several, search.actions(), 1)
+    for seed in (-1, 1.5):
+        with pytest.raises(ValueError, match=f"seed must be an integer from 0 to 2.63 - 1, got {seed}"):
+            model.improve(problem, search.instance, search.actions(), 1, seed=seed)
 
 
 def test_parts_without_weights(monkeypatch):

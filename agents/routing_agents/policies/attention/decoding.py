@@ -171,6 +171,22 @@ def check_symmetries(symmetries: int, problem: AnyProblem | None = None) -> None
         raise ValueError(f"{symmetries} symmetries, but {problem.name} has neither coordinates nor a matrix; ask 1")
 
 
+KINDS = {bool: (bool, "true or false"), int: (Integral, "an integer"), float: (Real, "a number")}
+
+
+def check_kinds(settings: Any) -> None:
+    """Check that the fields of a dataclass are of the kinds of their default values.
+
+    Raises:
+        ValueError: A field is not.
+    """
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        kind, words = KINDS[type(field.default)]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"{field.name} must be {words}, got {value!r}")
+
+
 @dataclass(frozen=True)
 class Decoding:
     """Decoding strategy of a trained model; the best tour found is kept.
@@ -190,11 +206,7 @@ class Decoding:
     symmetries: int = 1
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            kind, words = KINDS[type(field.default)]
-            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-                raise ValueError(f"{field.name} must be {words}, got {value!r}")
+        check_kinds(self)
         if self.num_tours < 1:
             raise ValueError(f"num_tours must be at least 1, got {self.num_tours}")
         if self.num_tours > 1 and not (self.sample or self.force_starts):
@@ -206,7 +218,6 @@ class Decoding:
             raise ValueError(f"temperature {self.temperature} has no effect without sample; leave it out")
 
 
-KINDS = {bool: (bool, "true or false"), int: (Integral, "an integer"), float: (Real, "a number")}
 GREEDY = Decoding()
 
 
@@ -240,8 +251,6 @@ def solve(
             starts or the symmetries, or `tours_at_once` is not positive.
         MemoryError: Torch cannot allocate the memory for the tours of a chunk.
     """
-    if not arrays.batch_size(instance):
-        raise ValueError("the batch is empty; give at least one instance")
     if decoding.sample and generator is None:
         raise ValueError("sampling draws random numbers: pass a generator")
     if decoding.force_starts:

@@ -46,8 +46,10 @@ def chunk_size(
         tours are decoded together.
 
     Raises:
-        ValueError: `tours_at_once` is not positive.
+        ValueError: There are no instances, or `tours_at_once` is not positive.
     """
+    if not num_instances:
+        raise ValueError("the batch is empty; give at least one instance")
     if tours_at_once is not None and tours_at_once < 1:
         raise ValueError(f"tours_at_once must be at least 1, got {tours_at_once}")
     nodes = problem.num_actions
