@@ -105,11 +105,13 @@ def choose_improver(path: Path, source: Source, model: TrainedModel | None, name
         given = isinstance(source, FileInstance) and source.matrix is not None
         if named is None and (given or problem.subproblem is None):
             return PlanSearch()
+    option = "--improve"
     try:
         wanted, _ = neighbourhoods_of(problem).repaired_by(problem)
+        option = "--improve" if named is None else "--repair"
         repair = load_repair(problem, otherwise=model) if named is None else load(named)
     except ValueError as error:
-        raise ValueError(f"{path}: --improve: {error}") from None
+        raise ValueError(f"{path}: {option}: {error}") from None
     if wanted not in repair.names:
         trained_on = repair.problem.name
         raise ValueError(f"{path}: --repair {named} was trained on {trained_on}; parts of {problem.name} are {wanted}")

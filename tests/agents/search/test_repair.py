@@ -1,6 +1,7 @@
 """Large-neighbourhood search: never worse, always legal, and what it refuses."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -341,6 +342,8 @@ def test_solve_refuses_searches(routes, tmp_path):
     save_npz(tmp_path / "one.npz", problem, problem.generate(np.random.default_rng(0), 1))
     with pytest.raises(ValueError, match=r"one.npz: --improve: tours of SPCTSP cannot be improved by search"):
         solve_script.main(solve_script.Args((tmp_path / "one.npz",), improve=1, out=out))
+    with pytest.raises(ValueError, match=r"square.vrp: --repair: 'nowhere' is neither a run or checkpoint"):
+        solve_script.main(solve_script.Args((routes,), improve=1, repair=Path("nowhere"), out=out))
     problem = make_problem("CVRP", 10)
     save_npz(tmp_path / "two.npz", problem, problem.generate(np.random.default_rng(0), 2))
     with pytest.raises(ValueError, match=r"two.npz holds 2 instances; --improve takes files with one"):
