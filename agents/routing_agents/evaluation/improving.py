@@ -108,8 +108,11 @@ def choose_improver(path: Path, source: Source, model: TrainedModel | None, name
     option = "--improve"
     try:
         wanted, _ = neighbourhoods_of(problem).repaired_by(problem)
-        option = "--improve" if named is None else "--repair"
-        repair = load_repair(problem, otherwise=model) if named is None else load(named)
+        if named is None:
+            repair = load_repair(problem, otherwise=model)
+        else:
+            option = "--repair"
+            repair = load(named)
     except ValueError as error:
         raise ValueError(f"{path}: {option}: {error}") from None
     if wanted not in repair.names:
