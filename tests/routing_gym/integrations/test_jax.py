@@ -260,7 +260,7 @@ def test_lanes_are_those_of_vmap(given):
     for env in (JaxEnv(problem), AutoReset(JaxEnv(problem))):
         for key in (jax.random.key(5), jax.random.PRNGKey(5)):
             keys = jax.random.split(key, 3)
-            assert same(env.reset_lanes(keys, instance), jax.vmap(env.reset)(keys, each))
+            assert same(jax.jit(env.reset_lanes)(keys, instance), jax.jit(jax.vmap(env.reset))(keys, each))
 
 
 def test_instances_without_their_axis_under_vmap():
@@ -353,7 +353,7 @@ def test_actions_of_masks_with_any_leading_axes():
     mask = jax.random.uniform(jax.random.key(1), (5, 4, 9)) < 0.3
     mask = mask.at[..., 4].set(True)
     for rows in (mask, mask[0], mask[0, 0]):
-        actions = sample_actions(rows, jax.random.key(0))
+        actions = jax.jit(sample_actions)(rows, jax.random.key(0))
         assert actions.shape == rows.shape[:-1]
         assert jnp.take_along_axis(rows, actions[..., None], axis=-1).all()
 
@@ -369,7 +369,7 @@ def test_gradients_of_costs(name):
         given = replace(instance, coords=coords)
         return rollout(problem, first_legal, None, jax.random.key(0), instance=given).cost.sum()
 
-    gradient = to_numpy(jax.grad(cost)(instance.coords))
+    gradient = to_numpy(jax.jit(jax.grad(cost))(instance.coords))
     coords = torch.tensor(to_numpy(instance.coords), requires_grad=True)
     theirs = replace(to_backend(instance, "torch"), coords=coords)
     played = numpy_rollout(problem, theirs, lambda seen: seen["action_mask"].int().argmax(dim=1))
