@@ -31,6 +31,9 @@ from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.executors import usable_cores
 
 T = TypeVar("T")
+# Process groups that were left. DistributedDataParallel would free its group with Python's lock held, and wait for a
+# thread of gloo that may need the lock to free its last tensor: a deadlock on a busy machine.
+KEPT: list[Any] = []
 ENDED = "ROUTING_GYM_ENDED"  # environment variable: file that the first process makes when it ends normally
 
 
@@ -121,6 +124,7 @@ def start(device: str) -> str:
 def stop() -> None:
     """Leave the process group."""
     if dist.is_initialized():
+        KEPT.append(dist.group.WORLD)
         dist.destroy_process_group()
 
 
