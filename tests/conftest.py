@@ -12,8 +12,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # JAX 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores; torch would take them all in each
 
-# Worker processes of solvers are forked from one that has imported what they need, instead of importing it each.
-multiprocessing.set_forkserver_preload(["routing_gym.solvers", "torch"])
+# Processes are forked from one that has imported what they need, instead of importing it each; Adam imports _dynamo.
+multiprocessing.set_forkserver_preload(["routing_gym.solvers", "routing_agents.training.loop", "torch._dynamo"])
 
 settings.register_profile("routing-gym", deadline=None)  # shared machines stall; slow is no failure
 settings.load_profile("routing-gym")

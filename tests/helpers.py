@@ -1,12 +1,18 @@
 """What several test modules share: folders, a run of seconds, processes, instance files."""
 
 import json
+import multiprocessing
 import os
+import runpy
 import shutil
 import signal
-import subprocess
+import sys
 import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -259,16 +265,49 @@ ROUTES = "Route #1: 0 1\nroute 2 : 3\n\ncost 200\n"
 SEQUENCE = "TYPE : OP\nROUTE_NODES : 2\nROUTE_SCORE : 12\nROUTE_COST : 20\nNODE_SEQUENCE_SECTION\n1\n2\n-1\nEOF\n"
 
 
-def start(command: list) -> subprocess.Popen:
-    environment = {**os.environ, "COLUMNS": "200"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+def run_script() -> None:
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-def wait_for_epoch(process: subprocess.Popen, epoch: int) -> None:
+def run_command(output: Connection, variables: dict, function: Callable[[], object], command: list[str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(output.fileno(), number)
+        setattr(sys, name, os.fdopen(number, "w", closefd=False))
+    sys.argv = command
+    function()
+
+
+@contextmanager
+def start(*command: object, function: Callable[[], object] = run_script, **variables: object) -> Iterator[BaseProcess]:
+    """Run a script, or a function that reads `sys.argv`, in a process of the fork server, which has imported torch.
+
+    Args:
+        *command: Script and arguments.
+        function: Function to call.
+        **variables: Environment variables beside those of this process.
+
+    Yields:
+        The process; its output is in its attribute `stdout`.
+    """
+    context = multiprocessing.get_context("forkserver")
+    reader, output = context.Pipe(duplex=False)
+    environment = {**os.environ, "COLUMNS": "200", **{name: str(value) for name, value in variables.items()}}
+    arguments = (output, environment, function, list(map(str, command)))
+    process = context.Process(target=run_command, args=arguments, daemon=True)
+    process.start()
+    output.close()
+    with reader, open(reader.fileno(), closefd=False) as process.stdout:
+        yield process
+        process.join()
+
+
+def wait_for_epoch(process: BaseProcess, epoch: int) -> None:
     for line in process.stdout:
         if line.split()[:1] == [str(epoch)]:  # its row of the table
             return
-    pytest.fail(f"the run ended with status {process.wait()} before epoch {epoch}")
+    pytest.fail(f"the run ended before epoch {epoch}")
 
 
 def stop_after(monkeypatch, trainer_type: type, steps: int) -> None:

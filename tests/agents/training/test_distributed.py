@@ -1,4 +1,4 @@
-"""Two processes on one machine, as torchrun starts them, against one process with both halves of each batch."""
+"""Two processes, with the environment that torchrun gives them, against one process with both halves of each batch."""
 
 from __future__ import annotations
 
@@ -6,26 +6,45 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 import torch
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.run import get_args_parser
+from torch.distributed.run import main as torchrun
 
 import am_reinforce
 from am_reinforce import Args, ReinforceTrainer
-from helpers import AGENTS, SMALL, TINY, logged, start, wait_for_epoch
+from helpers import AGENTS, SMALL, TINY, logged, run_script, start, wait_for_epoch
 from routing_agents import checkpoint, runs
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.training import distributed
 from routing_gym.arrays import concatenate
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+
+def run_two(*command: object, **function: Callable[[], None]) -> None:
+    """Run a script in two processes with the environment that torchrun gives them."""
+    several = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "TORCHELASTIC_RUN_ID": "run"}
+    several |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    with (
+        start(*command, RANK=0, LOCAL_RANK=0, **several, **function) as first,
+        start(*command, RANK=1, LOCAL_RANK=1, **several, **function) as second,
+    ):
+        output = first.stdout.read() + second.stdout.read()
+    assert (first.exitcode, second.exitcode) == (0, 0), output
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 class BothHalves(ReinforceTrainer):
@@ -63,14 +82,11 @@ def test_two_processes_equal_one_with_both_halves(tmp_path, baseline):
         batch_size=16,
     )
     one = am_reinforce.main(replace(args, runs=tmp_path, name="one"), BothHalves)
-    command = [*TORCHRUN, AGENTS / "am_reinforce.py", "--env-id", args.env_id, "--baseline", baseline, "--epochs", "3"]
+    command = [AGENTS / "am_reinforce.py", "--env-id", args.env_id, "--baseline", baseline, "--epochs", 3]
     command += ["--steps-per-epoch", "3", "--batch-size", "16", "--learning-rate", "1e-3", "--baseline-size", "32"]
-    command += ["--held-out", "16", "--precision", "float32", "--normalization", "instance"]
+    command += ["--threads", 1, "--held-out", "16", "--precision", "float32", "--normalization", "instance"]
     command += [word for key, size in sizes.items() for word in (f"--{key.replace('_', '-')}", str(size))]
-    command += ["--runs", tmp_path, "--name", "two"]
-    with start(command) as process:
-        output = process.stdout.read()
-    assert process.returncode == 0, output
+    run_two(*command, "--runs", tmp_path, "--name", "two")
     expected, _ = checkpoint.load(one / "last.safetensors")
     found, header = checkpoint.load(tmp_path / "two" / "last.safetensors")
     assert header["processes"] == 2
@@ -89,24 +105,23 @@ def test_two_processes_equal_one_with_both_halves(tmp_path, baseline):
         am_reinforce.main(Args(resume=tmp_path / "two"))
 
 
-STARVED = """
-# Starves the threads of the connection, so that they still hold a tensor when the process ends.
-import os, runpy, sys
-from pathlib import Path
-from routing_agents.training import distributed
-any_of = distributed.any_of
-def starve(flag):
-    core = {min(os.sched_getaffinity(0))}
-    for thread in map(int, os.listdir("/proc/self/task")):
-        os.sched_setaffinity(thread, core)
-        if thread != os.getpid():
-            os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
-    return any_of(flag)
-if os.environ["RANK"] == "1":  # which has nothing to report at the end
-    distributed.any_of = starve
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
+def starved() -> None:
+    """Resume a run and starve its connection's threads in the last step, so that they hold a tensor when it ends."""
+    any_of, left = distributed.any_of, 40 - checkpoint.load(Path(sys.argv[-1]) / runs.LAST)[1]["step"]
+
+    def starve(flag):
+        nonlocal left
+        left -= 1
+        core = {min(os.sched_getaffinity(0))}
+        for thread in [int(path.name) for path in Path("/proc/self/task").iterdir()] if left == 0 else ():
+            os.sched_setaffinity(thread, core)
+            if thread != os.getpid():
+                os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+        return any_of(flag)
+
+    if os.environ["RANK"] == "1":  # which has nothing to report at the end
+        distributed.any_of = starve
+    run_script()
 
 
 @pytest.fixture
@@ -146,19 +161,15 @@ def test_options_of_the_script_are_not_torchruns(monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="finds a process in /proc and starves threads: Linux only")
 def test_a_killed_process_ends_the_run_which_can_be_resumed(tmp_path):
     """The resumed run is starved: PyTorch aborts a process whose connection releases a tensor during shutdown."""
-    command = [*TORCHRUN, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "8", "--runs", tmp_path]
-    with start(command) as process:
+    command = ["torchrun", "--standalone", "--nproc-per-node=2", AGENTS / "am_reinforce.py", *SMALL]
+    with start(*command, "--epochs", 8, "--runs", tmp_path, function=torchrun) as process:
         wait_for_epoch(process, 2)
         os.kill(children(process.pid)[1], signal.SIGKILL)
         rest = process.stdout.read()
-    assert process.returncode != 0
+    assert process.exitcode != 0
     assert "another process of the run is gone; the last checkpoint is sound" in rest
     assert f"python agents/am_reinforce.py --resume {tmp_path / 'run'}" in rest
-    script = tmp_path / "starved.py"
-    script.write_text(STARVED)
-    with start([*TORCHRUN, script, AGENTS / "am_reinforce.py", "--resume", tmp_path / "run"]) as process:
-        rest = process.stdout.read()
-    assert process.returncode == 0, rest
+    run_two(AGENTS / "am_reinforce.py", "--resume", tmp_path / "run", function=starved)
     assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 40
 
 
@@ -183,38 +194,32 @@ def test_two_processes_do_not_share_a_cuda_device(monkeypatch, device):
         distributed.start(device)
 
 
-def machine(folder: Path, port: int, number: int, *arguments: object) -> subprocess.Popen:
-    """Start what one of two machines runs, as docs/how-to/several-machines.md writes it; output goes to a file."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
-    command += ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", str(AGENTS / "am_reinforce.py")]
-    with (folder / f"machine-{number}.log").open("w") as log:
-        return subprocess.Popen([*command, *map(str, arguments)], stdout=log, stderr=subprocess.STDOUT)
+def machine(port: int, *arguments: object) -> AbstractContextManager[BaseProcess]:
+    """Start what one of two machines runs, as docs/how-to/several-machines.md writes it."""
+    launcher = ["torchrun", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d"]
+    launcher.append(f"--rdzv-endpoint=127.0.0.1:{port}")
+    return start(*launcher, AGENTS / "am_reinforce.py", *arguments, function=torchrun)
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="finds a process in /proc: Linux only")
 def test_a_machine_that_dies_ends_the_run_which_both_resume(tmp_path):
     """The launcher and the process of rank 1 are killed; the other machine says so, and both continue the run."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    machines = [machine(tmp_path, port, number, *SMALL, "--epochs", 12, "--runs", tmp_path) for number in (0, 1)]
-    metrics, deadline = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 240
-    while not (metrics.exists() and metrics.read_text().count("\n") >= 2) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    ranks = {rank: number for number, one in enumerate(machines) for rank in children(one.pid)}
-    dead = ranks[1]
-    for process in (machines[dead].pid, children(machines[dead].pid)[1]):
-        os.kill(process, signal.SIGKILL)
-    assert machines[1 - dead].wait(120) != 0
-    machines[dead].wait()
-    assert "another process of the run is gone; the last checkpoint is sound" in log_of(tmp_path, 1 - dead)
-    machines = [machine(tmp_path, port, number, "--resume", tmp_path / "run") for number in (0, 1)]
-    assert [one.wait(240) for one in machines] == [0, 0], log_of(tmp_path, 0)
+    port, command = free_port(), [*SMALL, "--epochs", 12, "--runs", tmp_path]
+    with machine(port, *command) as one, machine(port, *command) as other:
+        metrics, deadline = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 240
+        while not (metrics.exists() and metrics.read_text().count("\n") >= 2) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        machines = {rank: launcher for launcher in (one, other) for rank in children(launcher.pid)}
+        for process in (machines[1].pid, children(machines[1].pid)[1]):
+            os.kill(process, signal.SIGKILL)
+        rest = machines[0].stdout.read()
+    assert machines[0].exitcode != 0
+    assert "another process of the run is gone; the last checkpoint is sound" in rest
+    command = ["--resume", tmp_path / "run"]
+    with machine(port, *command) as one, machine(port, *command) as other:
+        rest = one.stdout.read() + other.stdout.read()
+    assert (one.exitcode, other.exitcode) == (0, 0), rest
     assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 60
-
-
-def log_of(folder: Path, number: int) -> str:
-    return (folder / f"machine-{number}.log").read_text()
 
 
 def children(launcher: int) -> dict[int, int]:

@@ -218,17 +218,17 @@ def test_interrupted_plan_equals_uninterrupted_runs(tmp_path):
     first = f"[first]\nenv-id = 'routing/TSP-10'\n{SMALL}".replace("epochs = 6", "epochs = 20")
     second = f"[second]\nenv-id = 'routing/TSP-12'\ninit-from = '{runs / 'first'}'\n{SMALL}"
     path = write(tmp_path, first + second)
-    command = [sys.executable, AGENTS / "am_reinforce.py", "--plan", path, "--runs", runs]
+    command = [AGENTS / "am_reinforce.py", "--plan", path, "--runs", runs]
     log = runs / "first" / "metrics.jsonl"
-    with start(command) as process:
+    with start(*command) as process:
         wait_for(lambda: log.exists() and log.read_text().count("\n") >= 2)
         killed = children(process.pid)[0]
         os.kill(killed, signal.SIGKILL)
         wait_for(lambda: children(process.pid) not in ([], [killed]))
         process.kill()
-    with start(command) as process:
+    with start(*command) as process:
         told = process.stdout.read()
-    assert process.returncode == 0, told
+    assert process.exitcode == 0, told
     assert "| second | TSP-12 | 6 of 6 | 144 |" in told
     assert (runs / "progress.png").exists()
     for entry in read_plan(path, tmp_path / "whole", Args):
