@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import multiprocessing
 import os
@@ -29,6 +30,7 @@ import routing_agents
 from am_reinforce import Args, ReinforceTrainer, TrainingDivergedError
 from helpers import (
     AGENTS,
+    ROOT,
     SMALL,
     TINY,
     TINY_POINTER,
@@ -343,32 +345,46 @@ def test_log_cut_short_by_a_kill(tiny, monkeypatch):
     assert [row["epoch"] for row in logged(folder)] == [1, 2, 3, 4]
 
 
-def test_kills_change_nothing(tiny):
-    """Killed at ten random moments and resumed each time, a run ends with the weights of an undisturbed one.
+def kill_and_resume(args: Args, seconds: float) -> None:
+    """Start a run, kill it after up to so many seconds, resume it, kill it...; print where it began each time.
 
     A run that made no progress since the last kill gets 1.5 times as long.
     """
-    args = replace(tiny, env_id="routing/CVRP-10", epochs=20, steps_per_epoch=2)
-    started = time.perf_counter()
-    whole = am_reinforce.main(replace(args, name="whole"))
-    seconds = (time.perf_counter() - started) / 6
-    folder, rng, began, args = tiny.runs / "killed", np.random.default_rng(1), [], replace(args, name="killed")
+    importlib.import_module("torch._dynamo")  # two seconds, which each child would spend when it makes its Adam
+    folder, rng, began = args.runs / args.name, np.random.default_rng(1), -1
     for _ in range(10):
         if (folder / "last.safetensors").exists():
-            began.append(checkpoint.load(folder / "last.safetensors")[1]["step"])
+            before, began = began, checkpoint.load(folder / "last.safetensors")[1]["step"]
+            print("began at step", began, flush=True)
+            seconds *= 1.5 if began == before else 1.0
             args = Args(resume=folder)
         else:  # killed between making the folder and writing into it
             shutil.rmtree(folder, ignore_errors=True)
-            began.append(0)
-        seconds *= 1.5 if began[-2:-1] == began[-1:] else 1.0
-        process = multiprocessing.get_context("forkserver").Process(target=am_reinforce.main, args=(args,))
+        process = multiprocessing.get_context("fork").Process(target=am_reinforce.main, args=(args,))
         process.start()
         process.join(rng.uniform(0, seconds))
         process.kill()
         process.join()
-    assert len({0, *began}) > 4  # it did get on between the kills
-    am_reinforce.main(Args(resume=folder))
-    assert_same_run(whole, folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes that have imported torch, ten times")
+def test_kills_change_nothing(tiny):
+    """Killed at ten random moments and resumed each time, a run ends with the weights of an undisturbed one."""
+    args = replace(tiny, env_id="routing/CVRP-10", epochs=20, steps_per_epoch=2)
+    started = time.perf_counter()
+    whole = am_reinforce.main(replace(args, name="whole"))
+    seconds = (time.perf_counter() - started) / 6
+    call = "from helpers import *; from test_am_reinforce import *; from pathlib import *; "
+    call += f"kill_and_resume({replace(args, name='killed')}, {seconds})"
+    paths = os.pathsep.join(map(str, (AGENTS, ROOT, ROOT / "tests", Path(__file__).parent)))
+    killed = subprocess.run(
+        [sys.executable, "-c", call], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    assert killed.returncode == 0, killed.stderr
+    began = {line for line in killed.stdout.splitlines() if line.startswith("began")}
+    assert len(began) > 3, killed.stdout  # it did get on between the kills
+    am_reinforce.main(Args(resume=tiny.runs / "killed"))
+    assert_same_run(whole, tiny.runs / "killed")
 
 
 def test_warm_start_keeps_what_fits(tiny, capsys):
