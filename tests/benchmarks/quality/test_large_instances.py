@@ -69,7 +69,7 @@ def test_tours_at_once_override_the_choice():
     problem, instance, model = small("TSP")
     assert chunk_size(model, problem, 6, 5, 2) == (1, 2)
     assert beam_search(model, problem, instance, 3, tours_at_once=2).cost.isfinite().all()
-    with pytest.raises(ValueError, match="tours_at_once must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="tours_at_once must be an integer of at least 1, got 0"):
         solve(model, problem, instance, tours_at_once=0)
 
 

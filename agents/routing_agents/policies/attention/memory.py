@@ -13,6 +13,7 @@ import torch
 
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym.problem import AnyProblem
+from routing_gym.problems.checks import check_integer
 
 MOST_TOURS = 1024  # at a time
 MOST_NODES = 2**17  # nodes of these tours; encoding as many takes 1.2 GB with the published models
@@ -46,12 +47,12 @@ def chunk_size(
         tours are decoded together.
 
     Raises:
-        ValueError: There are no instances, or `tours_at_once` is not positive.
+        ValueError: There are no instances, or `tours_at_once` is no positive integer.
     """
     if not num_instances:
         raise ValueError("the batch is empty; give at least one instance")
-    if tours_at_once is not None and tours_at_once < 1:
-        raise ValueError(f"tours_at_once must be at least 1, got {tours_at_once}")
+    if tours_at_once is not None:
+        check_integer("tours_at_once", tours_at_once, 1)
     nodes = problem.num_actions
     if model.features.per_edge:
         nodes += nodes**2 // PAIRS
