@@ -174,6 +174,40 @@ class Session:
 
 
 @contextmanager
+def start_report(trainer: Trainer, folder: Path) -> Iterator[Report]:
+    """Context manager for the report of a run: writes args.json, and finds the trainer's reference."""
+    args = trainer.args
+    if not (folder / "args.json").exists():
+        write_atomically(folder / "args.json", (json.dumps(args.as_started(), indent=2) + "\n").encode())
+    with start_log(folder, args) as log:
+        trainer.reference = trainer.find_reference(folder.parent / ".references")
+        with Report(folder, args, trainer.columns, trainer.batch_size, trainer.step, trainer.reference, log) as report:
+            yield report
+
+
+@contextmanager
+def explained_errors(trainer: Trainer, folder: Path) -> Iterator[None]:
+    """Context manager that adds the state of the run and the remedy to an error; see `session` for the errors."""
+    try:
+        yield
+    except TrainingDivergedError as error:
+        told = f"{error}; the checkpoint of epoch {trainer.epoch} is sound"
+        if (batch := trainer.batch()) is not None:
+            path = folder / f"diverged-{distributed.rank()}.npz"
+            save_npz(path, *batch)
+            told += f", and the batch is in {path}"
+        raise TrainingDivergedError(f"{told}. Start again with {trainer.remedy}") from None
+    except (OSError, RuntimeError) as error:
+        again = f"Go on with: {runs.command(trainer.script, '--resume', folder)}"
+        if isinstance(error, OSError) and (folder / runs.LAST).exists():
+            raise OSError(f"{error}; the last checkpoint is sound. {again}") from error
+        if isinstance(error, RuntimeError) and distributed.lost(error):
+            told = "another process of the run is gone; the last checkpoint is sound"
+            raise runs.ProcessLostError(f"{told}. {again}") from error
+        raise
+
+
+@contextmanager
 def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Iterator[Session]:
     """Context manager for one training run: reports the result, or saves the run and prints the resume command.
 
@@ -192,44 +226,18 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
         restore(trainer, saved)
     folder = begin(trainer) if saved is None else saved.path.parent
     is_first = distributed.rank() == 0
-    try:
-        with ExitStack() as stack:
-            report = None
-            if is_first:
-                stack.enter_context(only_process(folder))
-            if saved is None:  # so that the run can be resumed from the first moment
-                trainer.save(folder / runs.LAST)
-            if is_first:
-                if not (folder / "args.json").exists():
-                    arguments = json.dumps(trainer.args.as_started(), indent=2) + "\n"
-                    write_atomically(folder / "args.json", arguments.encode())
-                log = stack.enter_context(start_log(folder, trainer.args))
-                trainer.reference = trainer.find_reference(folder.parent / ".references")
-                report = Report(
-                    folder, trainer.args, trainer.columns, trainer.batch_size, trainer.step, trainer.reference, log
-                )
-                stack.enter_context(report)
-            profiler = stack.enter_context(make_profiler(profile and is_first, folder))
-            stop = stack.enter_context(StopRequest(second_is_final=not distributed.launched()))
-            run = Session(trainer, folder, report, stop, profiler)
-            run.stop_if_enough()  # for a resumed run that had ended already
-            yield run
-            run.end()
-    except TrainingDivergedError as error:
-        told = f"{error}; the checkpoint of epoch {trainer.epoch} is sound"
-        if (batch := trainer.batch()) is not None:
-            path = folder / f"diverged-{distributed.rank()}.npz"
-            save_npz(path, *batch)
-            told += f", and the batch is in {path}"
-        raise TrainingDivergedError(f"{told}. Start again with {trainer.remedy}") from None
-    except (OSError, RuntimeError) as error:
-        again = f"Go on with: {runs.command(trainer.script, '--resume', folder)}"
-        if isinstance(error, OSError) and (folder / runs.LAST).exists():
-            raise OSError(f"{error}; the last checkpoint is sound. {again}") from error
-        if isinstance(error, RuntimeError) and distributed.lost(error):
-            told = "another process of the run is gone; the last checkpoint is sound"
-            raise runs.ProcessLostError(f"{told}. {again}") from error
-        raise
+    with explained_errors(trainer, folder), ExitStack() as stack:
+        if is_first:
+            stack.enter_context(only_process(folder))
+        if saved is None:  # so that the run can be resumed from the first moment
+            trainer.save(folder / runs.LAST)
+        report = stack.enter_context(start_report(trainer, folder)) if is_first else None
+        profiler = stack.enter_context(make_profiler(profile and is_first, folder))
+        stop = stack.enter_context(StopRequest(second_is_final=not distributed.launched()))
+        run = Session(trainer, folder, report, stop, profiler)
+        run.stop_if_enough()  # for a resumed run that had ended already
+        yield run
+        run.end()
     distributed.stop()
 
 
