@@ -119,7 +119,7 @@ def seconds_per_step(args: Args, stage: str, rounds: int = 3, steps: int = 8) ->
     return kept | {arm.label: kept[first.label] for arm in others if arm.same_steps}
 
 
-def train(trainer: ReinforceTrainer) -> tuple[dict[float, WeightAverage[PolicyNetwork]], float, float]:
+def train(trainer: ReinforceTrainer) -> tuple[dict[float, WeightAverage], float, float]:
     """Train to the end; return averages of the weights by their decay, processor seconds, and entropy at the end."""
     averages = {decay: WeightAverage(trainer.model, decay) for decay in DECAYS}
     seconds, total = 0.0, trainer.args.total_steps

@@ -5,18 +5,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from routing_agents import checkpoint
+from routing_agents.policies.protocol import PolicyNetwork
 
-NetworkT = TypeVar("NetworkT", bound=nn.Module)
 WARM_UP = 10  # with larger values, the initial weights are forgotten sooner
 
 
-class WeightAverage(Generic[NetworkT]):
+class WeightAverage:
     """A copy of a network whose weights follow those in training as an exponential moving average.
 
     After t updates the decay is min(decay, (1 + t) / (10 + t)), so that the initial weights are soon forgotten. The
@@ -31,12 +30,12 @@ class WeightAverage(Generic[NetworkT]):
         model: The network with the average weights, in evaluation mode.
     """
 
-    def __init__(self, model: NetworkT, decay: float) -> None:
+    def __init__(self, model: PolicyNetwork, decay: float) -> None:
         self.decay = decay
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
 
     @torch.no_grad()
-    def update(self, model: NetworkT, step: int) -> None:
+    def update(self, model: PolicyNetwork, step: int) -> None:
         """Move the average towards the weights of a network after `step` steps."""
         kept = min(self.decay, (1 + step) / (WARM_UP + step))
         for average, weight in zip(self.model.parameters(), model.parameters(), strict=True):
@@ -58,7 +57,7 @@ class WeightAverage(Generic[NetworkT]):
             layer.momentum = None  # torch's cumulative mean
         self.model.train()
         for observation in observations:
-            self.model.encode(observation)  # type: ignore[operator]
+            self.model.encode(observation)
         self.model.eval()
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
