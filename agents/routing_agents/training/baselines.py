@@ -90,9 +90,7 @@ class ExponentialBaseline(Baseline):
         return {"average": self.average}
 
     def load(self, tensors: dict[str, Tensor], path: Path) -> None:
-        average = tensors["average"]
-        checkpoint.check_tensors({"average": self.average}, {"average": average}, path, "the baseline does not fit")
-        self.average = average
+        self.average = checkpoint.fitting("average", self.average, tensors, path)
 
 
 class RolloutBaseline(Baseline):
@@ -157,12 +155,10 @@ class RolloutBaseline(Baseline):
 
     def load(self, tensors: dict[str, Tensor], path: Path) -> None:
         checkpoint.load_weights(self.frozen, checkpoint.group(tensors, "frozen"), path)
-        given = {name: tensors[name] for name in ("redraws", "frozen_cost")}
-        expected = {name: tensor for name, tensor in self.tensors().items() if name in given}
-        checkpoint.check_tensors(expected, given, path, "the baseline does not fit")
-        self.redraws = max(0, int(tensors["redraws"]))
+        redraws = checkpoint.fitting("redraws", torch.tensor(self.redraws), tensors, path)
+        self.frozen_cost = checkpoint.fitting("frozen_cost", self.frozen_cost, tensors, path)
+        self.redraws = max(0, int(redraws))
         self.draw()
-        self.frozen_cost = tensors["frozen_cost"]
         self.warm_up = ExponentialBaseline() if "warm_up" in tensors else None
         if self.warm_up is not None:
             self.warm_up.load({"average": tensors["warm_up"]}, path)
