@@ -34,7 +34,6 @@ ATTEMPTS = 3  # largest number of consecutive starts of a run that end before an
 POLL_SECONDS = 2.0
 NOT_IN_A_PLAN = {"name": "the table has the name", "runs": "give --runs beside --plan", "resume": "runs are resumed"}
 NOT_IN_A_PLAN |= {"plan": "plans hold runs only"}
-Row = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,17 @@ class Entry:
     Attributes:
         folder: Folder of the run.
         args: Arguments of the run.
-        given: Arguments that the plan gives, by field, nested like in `args`.
     """
 
     folder: Path
     args: Any
-    given: dict[str, Any]
 
     @property
     def name(self) -> str:
         """Name of the table, and of the folder."""
         return self.folder.name
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[dict[str, float]]:
         """Return the rows of the run's log.
 
         Raises:
@@ -144,7 +141,7 @@ def read_entry(folder: Path, table: dict[str, Any], args_type: type[Any]) -> Ent
     args = from_json(args_type, values)
     args.make_problem()
     check_log(args)
-    return Entry(folder, dataclasses.replace(args, init_from=init_from and Path(init_from)), given)
+    return Entry(folder, dataclasses.replace(args, init_from=init_from and Path(init_from)))
 
 
 def value_text(value: Any) -> str:
