@@ -60,9 +60,10 @@ def results(
     best = header["metrics"]
     name, greedy = runs.shown_cost(problem, best["greedy"])
     side = "below" if problem.maximises else "above"
-    excess = "".join(f", {value:.2%} {side} the reference" for value in compared(best["greedy"], reference).values())
+    gaps = compared(best["greedy"], reference)
+    gap = f", {gaps['gap']:.2%} {side} the reference" if gaps else ""
     return [
-        f"Best greedy {name} on held-out instances: {greedy:.4f}{excess} (epoch {best['epoch']:.0f}).",
+        f"Best greedy {name} on held-out instances: {greedy:.4f}{gap} (epoch {best['epoch']:.0f}).",
         f"Learning curve: {folder}/curve.png    a solved instance: {folder}/solution.png",
         f"Solve a file:   {runs.command('solve.py', '--checkpoint', folder)} FILE...",
     ]
