@@ -17,20 +17,23 @@ from routing_gym.problems.geometry import LONG, symmetry
 AVOIDED = 3.0  # length of very long edges, relative to the longest of the others
 
 
-def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[str, Tensor]:
-    """Return the static observation of instances in one of `decoding.num_symmetries` views; view 0 is the original.
+def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tuple[Any, dict[str, Tensor]]:
+    """Repeat B instances for V symmetries (see `decoding.num_symmetries`); return them and their static observation.
 
-    Coordinates are rotated and reflected. With matrices, the codes of the nodes are permuted, and very long edges are
+    Row b * V + k is instance b under the k-th of the symmetries; symmetry 0 changes nothing. In the observation,
+    coordinates are rotated and reflected; with matrices, the codes of the nodes are permuted, and very long edges are
     shortened.
     """
-    observation = problem.observe_static(instance)
+    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
+    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(len(symmetries)))
+    index = np.tile(symmetries, batch_size)
+    observation = problem.observe_static(views)
     if "coords" in observation:
         observation |= {"coords": symmetry(observation["coords"], index)}
     if problem.observed.per_edge:
         observation |= {key: without_very_long(observation[key]) for key in problem.observed.per_edge}
-        matrix = observation[problem.observed.per_edge[0]]
-        observation |= {VIEW: torch.as_tensor(index, device=matrix.device).expand(len(matrix))}
-    return observation
+        observation |= {VIEW: torch.as_tensor(index, device=device)}
+    return views, observation
 
 
 def without_very_long(lengths: Tensor) -> Tensor:
@@ -43,13 +46,3 @@ def without_very_long(lengths: Tensor) -> Tensor:
     if not very_long.any():
         return lengths
     return lengths.minimum(AVOIDED * lengths.masked_fill(very_long, 0).amax(dim=(1, 2), keepdim=True))
-
-
-def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tuple[Any, dict[str, Tensor]]:
-    """Repeat B instances for V symmetries (see `decoding.num_symmetries`); return them and their static observation.
-
-    Row b * V + k is instance b under the k-th of the symmetries.
-    """
-    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
-    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(len(symmetries)))
-    return views, seen(problem, views, np.tile(symmetries, batch_size))
