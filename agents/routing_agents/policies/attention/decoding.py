@@ -33,7 +33,7 @@ def greedy_choice(logits: Tensor) -> Tensor:
 def sampling_choice(generator: torch.Generator, temperature: float = 1.0) -> Choice:
     """Return a function that draws actions from softmax(logits / temperature), with one random number each.
 
-    It takes a sixth of the time of `torch.multinomial` on a CPU, which needs a random number for every node.
+    `torch.multinomial` is slower on a CPU, because it draws a random number for every node.
     """
 
     def choose(logits: Tensor) -> Tensor:
@@ -108,9 +108,9 @@ def decode(
 
 
 def play_policy(problem: AnyProblem, instance: Any, policy: Policy, record: bool = False) -> Rollout:
-    """Run a policy on tensors; see `rollout`. On the CPU, the rules run on NumPy, which shares the tensors' memory.
+    """Run a policy on tensors; see `rollout`.
 
-    With NumPy, they take a quarter of torch's time for one row, and a third to two thirds for a thousand.
+    On the CPU, the rules run on NumPy, which shares the tensors' memory and is faster, above all for few rows.
     """
     if torch.device(arrays.device_of(instance)).type != "cpu":
         return rollout(problem, instance, policy, record=record)

@@ -28,7 +28,6 @@ from routing_agents.policies.attention.sizes import check_sizes
 EDGE_INPUTS = 4  # inputs per matrix, see `edges`
 EDGE_DIM = 16  # hidden size of the edge network, as in MatNet
 NORMALIZATIONS = ("batch", "instance", "layer", "none")
-OPTIONS = ("normalization", "nearness", "edge_logits", "glimpse_layer")  # they leave the paper's layers unchanged
 
 
 @dataclass(frozen=True)
@@ -160,8 +159,7 @@ class Encoder(nn.Module):
         """Choose the precision of the encoder's matrix products: "float32" or "bfloat16".
 
         These products are most of the arithmetic; they include the projections of the nodes for the decoder.
-        Attention, normalisation, sums and the decoder stay in float32: with attention in bfloat16 too, a training
-        step took twice as long on the CPU that was tested.
+        Attention, normalisation, sums and the decoder stay in float32: attention in bfloat16 is slower on a CPU.
 
         Raises:
             ValueError: The precision is another one.

@@ -223,7 +223,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         return logits.float().add_(legal)
 
     def edge_terms(self, encoding: Encoding, observation: dict[str, Tensor], nodes: dict[str, Tensor]) -> Tensor | None:
-        """Return what the edges from the current node add to the logits, (B, Q, A), or None for nothing."""
+        """Return the terms of the logits for the edges from the current node, (B, Q, A); None if there are none."""
         if encoding.edge_table:
             return take_nodes(encoding.edge_table[0], nodes["current_node"])
         terms = [take_nodes(logits, observation["current_node"]) for logits in encoding.edge_logits]
@@ -291,7 +291,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         num_instances, _, num_nodes, _ = encoding.keys.shape
         if num_nodes <= (TABULATED if num_instances == 1 else FEW_PAIRS) and not self.config.glimpse_layer:
             return self.tabulated_logits(encoding)
-        # For few queries, products with transposed keys take two thirds of the time of torch's attention on a CPU.
+        # For few queries, products with transposed keys are faster than torch's attention on a CPU.
         keys = (encoding.keys / math.sqrt(encoding.keys.shape[3])).transpose(2, 3).contiguous()
         logit_keys = (encoding.logit_keys / math.sqrt(self.config.embed_dim)).transpose(1, 2).contiguous()
         scalar_queries = self.scalar_queries

@@ -38,8 +38,7 @@ def products(x: Tensor, precision: str) -> AbstractContextManager[None]:
 def attend(query: Tensor, key: Tensor, value: Tensor, shift: Tensor | None = None) -> Tensor:
     """Return softmax(query key' / sqrt(d_k) + shift) value, for query (B, H, Q, d_k), key and value (B, H, A, d_k).
 
-    With gradients, several queries and few nodes, separate products take half to two thirds of the time of torch's
-    fused attention on a CPU.
+    With gradients, several queries and few nodes, separate products are faster than torch's fused attention on a CPU.
     """
     if query.shape[2] == 1 or key.shape[2] > FEW_NODES or not (key.requires_grad and key.is_cpu):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=shift)
@@ -63,14 +62,13 @@ def take_nodes(x: Tensor, index: Tensor) -> Tensor:
     if num_instances == 1:
         return torch.embedding(x[0], index)
     starts = torch.arange(0, num_instances * num_nodes, num_nodes, device=x.device)[:, None]
-    return torch.embedding(x.flatten(0, 1), index + starts)  # copies rows: ten times as fast as gather on a CPU
+    return torch.embedding(x.flatten(0, 1), index + starts)  # copies rows: faster than gather on a CPU
 
 
 def mask_bias(mask: Tensor) -> Tensor:
     """Convert a mask to numbers that are added to the scores: -inf for illegal actions, 0 for legal ones.
 
-    For large masks this takes a quarter of the time of `torch.where` or `masked_fill` on a CPU; for small masks
-    these are faster.
+    On a CPU, `torch.where` is faster for small masks, and arithmetic for large ones.
     """
     if mask.numel() < FEW_NUMBERS and mask.is_cpu:
         return torch.where(mask, 0.0, -torch.inf)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from routing_agents.checkpoint import group, last_run, load, load_network, load_weights, origin
 from routing_agents.header import CheckpointError, from_json
-from routing_agents.policies.attention.encoder import OPTIONS, ModelConfig
+from routing_agents.policies.attention.encoder import ModelConfig
 from routing_agents.policies.attention.features import Features, features_of
 from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.runs import BEST
@@ -58,7 +58,9 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     path = path / BEST if path.is_dir() else path
     tensors, header = load(path)
     wanted, found = asdict(model.config), header.get("model")
-    options = {key: wanted[key] for key in OPTIONS if key in wanted}  # these may differ
+    # These options may differ, because they leave the shapes of the paper's layers unchanged.
+    may_differ = ("normalization", "nearness", "edge_logits", "glimpse_layer")
+    options = {key: wanted[key] for key in may_differ if key in wanted}
     if not isinstance(found, dict) or {**found, **options} != wanted:
         raise CheckpointError(f"{path}: a network of {found}; asked for is {wanted}")
     norm, chosen = found.get("normalization"), wanted.get("normalization")
