@@ -99,11 +99,10 @@ class Buffer:
     """
 
     def __init__(self, game: CompetitiveOP, capacity: int, games: int, device: str) -> None:
-        where = {"device": device}
         ticks, agents = game.num_ticks, game.num_agents
-        self.seen = torch.zeros(capacity, games, ticks + 1, agents, Layout.of(game).size, **where)
-        self.actions = torch.zeros(capacity, games, ticks, agents, ACTION_SIZE, **where)
-        self.rewards = torch.zeros(capacity, games, ticks, agents, **where)
+        self.seen = torch.zeros(capacity, games, ticks + 1, agents, Layout.of(game).size, device=device)
+        self.actions = torch.zeros(capacity, games, ticks, agents, ACTION_SIZE, device=device)
+        self.rewards = torch.zeros(capacity, games, ticks, agents, device=device)
 
     def put(self, step: int, seen: Tensor, actions: Tensor, rewards: Tensor) -> None:
         """Store the games of a step, and overwrite the oldest."""
@@ -157,13 +156,13 @@ class MaddpgTrainer(GameTrainer):
         seen, taken, rewards = [flatten(observation)], [], []
         if actions is None:
             drawn = torch.rand(self.args.games, self.game.num_agents, 1, generator=generator, device=self.device)
-            elsewhere = drawn < self.rate(self.args.explore)
+            explores = drawn < self.decayed(self.args.explore)
         for tick in range(self.game.num_ticks):
             if actions is None:
-                driven = nearest(self.game, self.envs.instance, self.envs.state)
-                action = torch.where(elsewhere, driven, self.policy(seen[-1]))
+                to_nearest = nearest(self.game, self.envs.instance, self.envs.state)
+                action = torch.where(explores, to_nearest, self.policy(seen[-1]))
                 noise = torch.randn(action.shape, generator=generator, device=self.device)
-                action = (action + self.rate(self.args.noise) * noise).clamp(-1, 1)
+                action = (action + self.decayed(self.args.noise) * noise).clamp(-1, 1)
             else:
                 action = actions[:, tick]
             observation, reward, _, _, info = self.envs.step(action)
@@ -190,14 +189,14 @@ class MaddpgTrainer(GameTrainer):
         with torch.no_grad():  # y^i = r^i + .. + q'^i(o', mu'(o')), undiscounted: a game has few ticks
             y = rewards + goes_on * target_critic(torch.cat([after, target_policy(after)], dim=-1))
         value_loss = (critic(torch.cat([seen, actions], dim=-1)) - y).square().mean()
-        self.descend(value_loss, self.rate(self.args.critic_learning_rate), "critic")
+        self.descend(value_loss, self.decayed(self.args.critic_learning_rate), "critic")
 
         # A policy is improved with the other vehicles' actions fixed: in each row for one vehicle, drawn at random.
         one = torch.randint(self.game.num_agents, (len(seen), 1), generator=generator, device=self.device)
         own = torch.zeros_like(rewards).scatter(1, one, 1.0)[..., None]
         mixed = own * policy(seen) + (1 - own) * actions
         q = critic(torch.cat([seen, mixed], dim=-1)).gather(1, one).mean()
-        self.descend(-q, self.rate(self.args.policy_learning_rate), "policy")
+        self.descend(-q, self.decayed(self.args.policy_learning_rate), "policy")
 
         with torch.no_grad():
             for network, target in ((policy, target_policy), (critic, target_critic)):

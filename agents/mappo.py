@@ -172,16 +172,26 @@ class MappoTrainer(GameTrainer):
                 action = torch.where(learns, action, self.rivals(self.envs, observation))
             observation, reward, _, _, info = self.envs.step(action)
             steps.append((seen, mask, action, log_p.gather(-1, action[..., None]).squeeze(-1), reward.float()))
-        seen, mask, action, log_p, reward = (torch.stack(x) for x in zip(*steps, strict=True))  # (T, G, m, ...)
-        values = self.model["critic"](seen.flatten(0, 1)).view_as(reward)
-        ends = torch.zeros_like(reward, dtype=torch.bool)
-        ends[-1] = True
-        advantages = gae(reward, values, ends, torch.zeros_like(reward[0]), 1.0, self.args.gae_lambda)
-        whole = reward.flip(0).cumsum(0).flip(0)  # rewards that each vehicle collects from each tick on
-        learns_always = learns.expand_as(reward)
-        explained = 1 - float((whole - values)[learns_always].square().mean() / whole[learns_always].var())
-        laid = (x.flatten(0, 1) for x in (seen, mask, action, log_p, advantages, advantages + values, learns_always))
-        return Experience(*laid, float(info["gained"][learns].mean()), explained)
+        seen, masks, actions, log_p, rewards = (torch.stack(x) for x in zip(*steps, strict=True))  # (T, G, m, ...)
+
+        values = self.model["critic"](seen.flatten(0, 1)).view_as(rewards)
+        terminated = torch.zeros_like(rewards, dtype=torch.bool)
+        terminated[-1] = True
+        next_value = torch.zeros_like(rewards[0])
+        advantages = gae(rewards, values, terminated, next_value, gamma=1.0, gae_lambda=self.args.gae_lambda)
+        collected = rewards.flip(0).cumsum(0).flip(0)  # by each vehicle from each tick on
+        errors = (collected - values)[:, learns]
+        return Experience(
+            observations=seen.flatten(0, 1),
+            masks=masks.flatten(0, 1),
+            actions=actions.flatten(0, 1),
+            log_p=log_p.flatten(0, 1),
+            advantages=advantages.flatten(0, 1),
+            returns=(advantages + values).flatten(0, 1),
+            learns=learns.expand_as(rewards).flatten(0, 1),
+            gain=float(info["gained"][learns].mean()),
+            explained_variance=1 - float(errors.square().mean() / collected[:, learns].var()),
+        )
 
     def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
         """Play games, then make `update_epochs` passes of PPO (Schulman et al. 2017) over all ticks."""
@@ -194,9 +204,9 @@ class MappoTrainer(GameTrainer):
                 if rollout.learns[rows].sum() < LEAST_DECISIONS:
                     continue
                 losses = self.losses(rollout, rows)
-                policy_loss = losses["policy_loss"] - self.rate(args.ent_coef) * losses["entropy"]
-                self.descend(policy_loss, self.rate(args.learning_rate), "policy")
-                self.descend(losses["value_loss"], self.rate(args.learning_rate), "critic")
+                policy_loss = losses["policy_loss"] - self.decayed(args.ent_coef) * losses["entropy"]
+                self.descend(policy_loss, self.decayed(args.learning_rate), "policy")
+                self.descend(losses["value_loss"], self.decayed(args.learning_rate), "critic")
                 updates += 1
                 for key, value in losses.items():
                     sums[key] = sums.get(key, 0.0) + value.item()

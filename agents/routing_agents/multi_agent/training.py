@@ -52,7 +52,7 @@ class GameArgs(RunArgs):
     cooperation: float = 0.0
     """Fraction of a vehicle's reward that is the mean of all gains."""
     central_policy: bool = False
-    """Let the policies observe what all vehicles observe, through the mixing layer of `--policy.mixing`."""
+    """Let each policy read the observations of all vehicles, through the mixing layer of `--policy.mixing`."""
     policy: NetworkConfig = NetworkConfig("attention-own", token_width=64, share_heads=True)
     """Networks of the policies, by default one for all vehicles. Its mixing layer takes effect with
     `--central-policy`."""
@@ -160,8 +160,8 @@ class GameTrainer(Trainer):
         games: int = self.args.games
         return games
 
-    def rate(self, start: float) -> float:
-        """Return the learning rate of this step: from `start` linearly down to 2 %."""
+    def decayed(self, start: float) -> float:
+        """Return a learning rate or a coefficient of this step: it falls linearly from `start` to 2 % of it."""
         return start * (1 - (1 - LEAST_RATE) * self.step / self.args.total_steps)
 
     def draw(self, step: int) -> tuple[Any, torch.Generator]:

@@ -153,7 +153,7 @@ def test_steering_learns_from_its_own_value_alone(tmp_path, monkeypatch, central
             return values + 0 * self.unused
 
     trainer.model["critic"] = trainer.model["target_critic"] = Known()
-    monkeypatch.setattr(trainer, "rate", lambda start: 1e-2)
+    monkeypatch.setattr(trainer, "decayed", lambda start: 1e-2)
     generator = torch.Generator().manual_seed(0)
     trainer.optimizers["policy"] = torch.optim.Adam(trainer.policy.parameters())
     trainer.optimizers["critic"] = torch.optim.Adam(trainer.model["critic"].parameters())
