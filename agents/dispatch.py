@@ -196,7 +196,7 @@ class DispatchTrainer(Trainer):
     def update(self) -> None:
         started = time.perf_counter()
         generator = torch.Generator().manual_seed(int(stream(self.args.seed, NOISE_STREAM, self.step).integers(2**63)))
-        learn = {"imitation": self.imitate, "fenchel-young": self.learn_prizes, "ppo": self.reinforce}
+        learn = {"imitation": self.imitate, "fenchel-young": self.learn_prizes, "ppo": self.ppo}
         for key, value in learn[self.args.algorithm](generator).items():
             self.sums[key] = self.sums.get(key, 0.0) + value
         self.step += 1
@@ -243,24 +243,27 @@ class DispatchTrainer(Trainer):
         wrong = gradient.abs().sum() / free.sum()
         return {"loss": wrong.item(), "leave": float(chosen[free].mean())}
 
-    def reinforce(self, generator: torch.Generator) -> dict[str, float]:
+    def ppo(self, generator: torch.Generator) -> dict[str, float]:
         """Simulate days with the fast router, then train with PPO; every request is a separate actor."""
         with torch.no_grad():
             steps, rewards, values = self.rollout(self.days_of(self.step), generator)
-        ends = torch.zeros_like(rewards, dtype=torch.bool)
-        ends[-1] = True
-        advantages = gae(rewards, values, ends, torch.zeros_like(rewards[0]), 1.0, 0.95)
+        terminated = torch.zeros_like(rewards, dtype=torch.bool)
+        terminated[-1] = True
+        next_value = torch.zeros_like(rewards[0])
+        advantages = gae(rewards, values, terminated, next_value, gamma=1.0, gae_lambda=0.95)  # (T, B)
+
+        # The T steps have different numbers of open requests; those that were free to wait are concatenated.
         free = [requests.free for requests, _, _ in steps]
-        old = torch.cat([log_p[mask] for mask, (_, _, log_p) in zip(free, steps, strict=True)])
-        weights = torch.cat([row[:, None].expand(mask.shape)[mask] for mask, row in zip(free, advantages, strict=True)])
+        leaves = torch.cat([leave[mask] for (_, leave, _), mask in zip(steps, free, strict=True)])
+        old_log_p = torch.cat([log_p[mask] for (_, _, log_p), mask in zip(steps, free, strict=True)])
+        advantage = torch.cat([x[:, None].expand(mask.shape)[mask] for x, mask in zip(advantages, free, strict=True)])
         for _ in range(self.args.update_epochs):
-            now = [self.model(requests) for requests, _, _ in steps]
-            scores = torch.cat([score[mask] for mask, (score, _) in zip(free, now, strict=True)])
-            leaves = torch.cat([leave[mask] for mask, (_, leave, _) in zip(free, steps, strict=True)])
-            parts = clipped_losses(log_probability(scores, leaves), old, weights, self.args.clip_coef)
+            outputs = [self.model(requests) for requests, _, _ in steps]
+            scores = torch.cat([score[mask] for (score, _), mask in zip(outputs, free, strict=True)])
+            losses = clipped_losses(log_probability(scores, leaves), old_log_p, advantage, self.args.clip_coef)
             entropy = (F.softplus(scores) - scores * scores.sigmoid()).mean()
-            error = F.mse_loss(torch.stack([value for _, value in now]), advantages + values)
-            loss = parts["policy_loss"] + 0.5 * error - self.args.ent_coef * entropy
+            value_loss = F.mse_loss(torch.stack([value for _, value in outputs]), advantages + values)
+            loss = losses["policy_loss"] + 0.5 * value_loss - self.args.ent_coef * entropy
             self.descend(loss, self.learning_rate)
         return {"loss": loss.item(), "leave": float(leaves.mean()), "reward": float(rewards.sum(dim=0).mean())}
 
