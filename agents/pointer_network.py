@@ -25,6 +25,7 @@ import dataclasses
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -72,7 +73,6 @@ SPEED = Column("instances_per_second", ".0f", title="inst/s")
 BEST_IS = {"tsp": ("gap", -1), "convex-hull": ("accuracy", 1), "delaunay": ("coverage", 1)}  # 1: larger is better
 LEARNING_RATES = {"adam": 2e-3, "muon": 3e-3, "sgd": 1.0}
 LEAST_RATE = 0.02  # fraction of the learning rate at the end of a run
-HELD_OUT_SEED = runs.HELD_OUT_SEED  # the same for all runs, so that their results are comparable
 MOST_POINTS = 10_000
 SHOWN = 3  # instances in a picture
 
@@ -195,10 +195,10 @@ class PointerTrainer(Trainer):
             self.optimizers = {"optimizer": torch.optim.SGD(self.model.parameters(), args.learning_rate)}
         else:
             self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
-        where = (args.examples, args.workers, True, executor_of(args))
-        solved = dict.fromkeys(range(low, high + 1), args.solved)
-        self.examples = labelled(self.task, args.labels, solved, args.seed, *where)
-        self.held_out = labelled(self.task, "optimal", {high: args.held_out}, HELD_OUT_SEED, *where)[high]
+        solve = partial(labelled, folder=args.examples, workers=args.workers, progress=True, executor=executor_of(args))
+        counts = dict.fromkeys(range(low, high + 1), args.solved)
+        self.examples = solve(self.task, args.labels, counts, args.seed)
+        self.held_out = solve(self.task, "optimal", {high: args.held_out}, runs.HELD_OUT_SEED)[high]
         self.sums = torch.zeros(2, dtype=torch.float64, device=self.device)  # of loss and gradient norm, over the epoch
 
     @property
