@@ -48,8 +48,6 @@ CONFIG = {**SIZES, "tanh_clipping": CLIPPING, "normalization": "batch"}
 READ_PROBLEMS = ("TSP", "CVRP")  # the network has inputs for their observations only
 READ_FEATURES = ("embed_node", "embed_depot")  # not for Muon: the inputs of these layers are numbers, not embeddings
 HELD_OUT = (20190307, 1, 0)  # seed of the held-out instances, that of am_reinforce.py
-TOGETHER = ("batch_size", "num_tours", "held_out")  # counts of items held in memory at the same time
-MOST_COUNT, MOST_INTEGER = 10**6, 2**31 - 1
 LEARNING_RATES = {"muon": 3e-3, "adam": 5e-4}
 
 
@@ -86,11 +84,11 @@ class Args:
     """Name of the run's folder. Default: "jax", the problem and the time."""
 
     def __post_init__(self) -> None:
-        least = {"seed": 0, "epochs": 1, "steps_per_epoch": 1, "batch_size": 1, "num_tours": 2, "held_out": 1}
-        for name, bound in least.items():
-            value, most = getattr(self, name), MOST_COUNT if name in TOGETHER else MOST_INTEGER
-            if not bound <= value <= most:
-                raise ValueError(f"--{name.replace('_', '-')} must be at least {bound} and at most {most}, got {value}")
+        bounds = {"seed": (0, 2**31 - 1), "epochs": (1, 2**31 - 1), "steps_per_epoch": (1, 2**31 - 1)}
+        bounds |= {"batch_size": (1, 10**6), "num_tours": (2, 10**6), "held_out": (1, 10**6)}  # in memory
+        for name, (least, most) in bounds.items():
+            if not least <= (value := getattr(self, name)) <= most:
+                raise ValueError(f"--{name.replace('_', '-')} must be at least {least} and at most {most}, got {value}")
         for name, number in (("learning-rate", self.learning_rate), ("max-grad-norm", self.max_grad_norm)):
             if number is not None and not 0 < number < math.inf:
                 raise ValueError(f"--{name} must be positive, got {number}")
@@ -169,11 +167,11 @@ def encode(weights: Weights, stats: Weights, seen: dict[str, Any], train: bool) 
         )
     keys, values, logit_keys = jnp.split(linear(weights, "project_nodes", x), 3, axis=-1)
     context = weights["project_context.weight"]
-    node_queries = [x @ context[:, :DIM].T]  # for the current node; W [first; current] = W1 first + W2 current
-    if "demand" not in seen:  # index A is the placeholder, for the step without a first and a current node
+    if "demand" in seen:  # the context is the current node
+        node_queries = [x @ context[:, :DIM].T]
+    else:  # W [first; current] = W1 first + W2 current; index A is the placeholder, before there are such nodes
         parts = zip(jnp.split(context, 2, axis=1), jnp.split(weights["placeholder"], 2), strict=True)
-        none_yet = [(x @ w.T, jnp.broadcast_to(w @ p, (len(x), 1, DIM))) for w, p in parts]
-        node_queries = [jnp.concatenate(pair, axis=1) for pair in none_yet]
+        node_queries = [jnp.concatenate([x @ w.T, jnp.broadcast_to(w @ p, (len(x), 1, DIM))], axis=1) for w, p in parts]
     return {
         "coords": coords,
         "fixed_query": linear(weights, "project_mean", x.mean(axis=1, keepdims=True)),
@@ -372,10 +370,10 @@ def main(args: Args) -> Path:
         sampled = float(jnp.stack(costs).mean())  # waits until the steps are computed
         took = time.perf_counter() - started
         seconds += took
-        found = float(greedy(*training[:2], held_out).cost.mean())
-        if not math.isfinite(found + sampled):
+        greedy_cost = float(greedy(*training[:2], held_out).cost.mean())
+        if not math.isfinite(greedy_cost + sampled):
             raise FloatingPointError(f"epoch {epoch} diverged; try a lower --learning-rate. {folder} holds the best")
-        row = {"epoch": epoch, "cost": sampled, "greedy": found, "seconds": round(seconds, 3)}
+        row = {"epoch": epoch, "cost": sampled, "greedy": greedy_cost, "seconds": round(seconds, 3)}
         row["instances_per_second"] = args.steps_per_epoch * args.batch_size / took
         print(
             "  ".join(
@@ -384,8 +382,8 @@ def main(args: Args) -> Path:
         )
         with (folder / "metrics.jsonl").open("a") as file:
             print(json.dumps(row), file=file)
-        if found < best:
-            best = found
+        if greedy_cost < best:
+            best = greedy_cost
             save(folder / "best.safetensors", problem, *training[:2], {"metrics": row, "seed": args.seed})
     return folder
 
