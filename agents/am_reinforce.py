@@ -72,8 +72,6 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.rollout import Rollout
 
-STATISTICS = 10  # number of batches on which the batch normalisation of averaged weights is measured
-
 
 @dataclass(frozen=True)
 class Args(RunArgs):
@@ -102,8 +100,8 @@ class Args(RunArgs):
     the id."""
     generator: Literal["uniform", "mixed", "x", "windows", "roads", "random"] = "uniform"
     """Distribution of the training instances: uniform; mixed (uniform and clustered); x (as in CVRPLIB's set X; CVRP,
-    SDVRP); windows (parts of tours under improvement; TSPFE); roads and random (matrices of ways along streets, and at
-    random). Held-out instances are those that the problem generates: uniform."""
+    SDVRP); windows (subproblems of large-neighbourhood search; TSPFE); roads (matrices of lengths along streets) or
+    random (matrices of random lengths). The held-out instances are always those that the problem generates itself."""
     variants: bool = False
     """Train one model for this problem of the VRP family and all that lack some of its attributes (sixteen for
     OVRPBLTW), one of them per batch. The held-out instances are those of the id."""
@@ -118,7 +116,7 @@ class Args(RunArgs):
     """Number of epochs after which the run ends if the greedy cost has fallen by less than 0.1 % in them; 0 for
     never."""
     hours: float | None = None
-    """Hours of training after which the run ends, with the epoch. Default: no limit."""
+    """Time limit in hours; the run ends with the epoch in which it is reached. Default: no limit."""
     max_grad_norm: float = 1.0
     """Largest norm of the gradients; larger ones are scaled down."""
     average: float = 0.0
@@ -145,7 +143,7 @@ class Args(RunArgs):
     model: Literal["attention", "pointer"] = "attention"
     """Kind of network: the attention model, or a pointer network (TSP only)."""
     attention: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(nearness=True)
-    """Sizes of the attention model, and what it has beyond the paper's."""
+    """Sizes and options of the attention model."""
     pointer: PointerConfig = PointerConfig()
     """Kind and size of the pointer network."""
     device: str = "auto"
@@ -154,7 +152,7 @@ class Args(RunArgs):
     """Precision of the encoder's matrix products in training and its evaluations; auto takes bfloat16 if the processor
     has instructions for it."""
     processes: int = 0
-    """Number of processes on this machine that share each batch; 0 starts two on a CPU with two cores, else one."""
+    """Number of processes on this machine that share each batch; 0 starts two on a CPU with several cores, else one."""
     threads: int = 0
     """Number of CPU threads per process; 0 uses one in each of several processes, or all cores in a single one."""
     init_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
@@ -280,20 +278,20 @@ class Reinforce(nn.Module):
             The loss, and the means (3,) of cost, baseline and -log p. The last is an unbiased estimate of the entropy
             in nats per tour.
         """
-        model, baseline = self.model, self.baseline
-        forced, views, num_tours = baseline.force_starts, instance, baseline.num_tours
+        baseline = self.baseline
         if baseline.symmetries:  # B * K instances, one tour each
-            views, observation = symmetric_views(problem, instance, range(num_tours))
-            num_tours = 1
+            views, observation = symmetric_views(problem, instance, range(baseline.num_tours))
+            tours_of_each = 1
         else:
-            observation = problem.observe_static(instance)
-        encoding = model.encode(observation)
-        played = self.play(problem, views, encoding.detach(), choose, num_tours)
+            views, observation = instance, problem.observe_static(instance)
+            tours_of_each = baseline.num_tours
+        encoding = self.model.encode(observation)
+        played = self.play(problem, views, encoding.detach(), choose, tours_of_each)
         cost = played.cost.unflatten(0, (-1, baseline.num_tours))  # (B, K)
-        reference = baseline.value(problem, instance, cost)
-        log_p = log_probability(model, encoding, played, skip=int(forced)).view_as(cost)
-        loss = self.loss(cost, log_p, reference)
-        return loss, torch.stack([cost.mean(), reference.mean(), -log_p.mean()]).detach()
+        expected = baseline.value(problem, instance, cost)
+        log_p = log_probability(self.model, encoding, played, skip=int(baseline.force_starts)).view_as(cost)
+        loss = self.loss(cost, log_p, expected)
+        return loss, torch.stack([cost.mean(), expected.mean(), -log_p.mean()]).detach()
 
     def play(self, problem: AnyProblem, instance: Any, encoding: Any, choose: Choice, num_tours: int) -> Rollout:
         """Sample tours of instances from their encoding, and record the observations of the policy."""
@@ -419,14 +417,14 @@ class ReinforceTrainer(Trainer):
         return problem, self.draw(problem, self.step)[0]
 
     def latest_observations(self) -> Iterator[dict[str, Tensor]]:
-        """Yield the static observations of the instances of the latest steps."""
-        for step in range(max(0, self.step - STATISTICS), self.step):
+        """Yield the static observations of the instances of the latest ten steps."""
+        for step in range(max(0, self.step - 10), self.step):
             problem = self.batch_problem(step)
             yield problem.observe_static(self.draw(problem, step)[0])
 
     def end_epoch(self) -> dict[str, float]:
         """Evaluate the model, update the baseline, and return the metrics to log."""
-        cost, reference, entropy, norm = (distributed.mean(self.sums) / self.args.steps_per_epoch).tolist()
+        cost, baseline, entropy, norm = (distributed.mean(self.sums) / self.args.steps_per_epoch).tolist()
         self.sums.zero_()
         distributed.share_buffers(self.model)
         if self.average is not None:
@@ -437,7 +435,7 @@ class ReinforceTrainer(Trainer):
             "epoch": self.epoch,
             "instances": self.instances,
             "cost": cost,
-            "baseline": reference,
+            "baseline": baseline,
             "entropy": entropy,
             "gradient_norm": norm,
             "learning_rate": self.learning_rate,
