@@ -15,7 +15,7 @@ import torch
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
 from routing_agents.policies.attention import model as attention_model
-from routing_agents.policies.attention import saved, views
+from routing_agents.policies.attention import saved
 from routing_agents.policies.attention.decoding import (
     Decoding,
     decode,
@@ -30,6 +30,7 @@ from routing_agents.policies.attention.features import CODE_SIZE, features_named
 from routing_agents.policies.attention.matrices import node_codes, successions
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.operations import FEW_NODES, attend
+from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.search import active as eas
 from routing_agents.search.beam import Beam, beam_search, branch, simulation_guided_search
 from routing_gym.arrays import select, to_backend
@@ -549,7 +550,7 @@ def test_very_long_edges_look_alike():
     instance = select(problem.generate(np.random.default_rng(0), 1), np.zeros(3, dtype=np.int64))
     lengths = instance.distances
     lengths[:2, 2, 5] = 100.0, 1e6
-    observed = views.seen(problem, to_backend(instance, "torch"), 0)["distances"].numpy()
+    observed = symmetric_views(problem, to_backend(instance, "torch"), range(1))[1]["distances"].numpy()
     np.testing.assert_array_equal(observed[0], observed[1])
     np.testing.assert_array_equal(observed[2], lengths[2])
     assert lengths[2].max() < observed[0, 2, 5] < 10 * lengths[2].max()
