@@ -2,7 +2,7 @@
 
     python agents/jax_reinforce.py                              # TSP-20
     python agents/jax_reinforce.py --env-id routing/CVRP-50
-    python agents/jax_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME/best.safetensors
+    python agents/jax_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME
 
 One compiled program draws instances, samples tours, scores them and makes the optimiser step. The network, the loss
 (with the mean cost of an instance's other tours as baseline) and the optimiser are those of am_reinforce.py. So are the
@@ -76,7 +76,7 @@ class Args:
     held_out: int = 1_000
     """Number of held-out instances for the greedy cost after each epoch."""
     init_from: Path | None = None
-    """Checkpoint of the same problem whose weights the training starts from, written by this script or
+    """Run folder or checkpoint of the same problem whose weights the training starts from, written by this script or
     am_reinforce.py."""
     runs: Path = Path("runs")
     """Folder in which run folders are made."""
@@ -292,7 +292,7 @@ def load(path: Path, problem: AnyProblem) -> tuple[Weights, Weights]:
         ValueError: The file is not a checkpoint, is one of another problem, or its tensors do not fit.
     """
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the checkpoint in it, such as {path / 'best.safetensors'}")
+        path = path / "best.safetensors"
     try:
         with safe_open(path, framework="np") as file:
             names = [name for name in file.keys() if name.startswith("model.") and "batches" not in name]  # noqa: SIM118

@@ -78,9 +78,10 @@ def test_adam_on_cvrp_goes_on_from_a_checkpoint(tmp_path, one_layer):
     """A run of one step from the weights of another: Adam's step of 1e-5 moves every weight that has a gradient."""
     problem = make_problem("CVRP", 4)
     weights, stats = jax_reinforce.initial_weights(problem, jax.random.key(0))
-    jax_reinforce.save(tmp_path / "begin.safetensors", problem, weights, stats, {})
+    (tmp_path / "begin").mkdir()
+    jax_reinforce.save(tmp_path / "begin" / "best.safetensors", problem, weights, stats, {})
     args = dataclasses.replace(TINY, optimizer="adam", env_id="routing/CVRP-4", epochs=1, steps_per_epoch=1)
-    args = dataclasses.replace(args, runs=tmp_path, init_from=tmp_path / "begin.safetensors", learning_rate=1e-5)
+    args = dataclasses.replace(args, runs=tmp_path, init_from=tmp_path / "begin", learning_rate=1e-5)
     found, _ = jax_reinforce.load(jax_reinforce.main(args) / "best.safetensors", problem)
     assert found.keys() == weights.keys()
     assert all(np.allclose(found[name], weights[name], atol=2e-5) for name in weights)
