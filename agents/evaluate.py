@@ -178,7 +178,9 @@ def read_instances(args: Args) -> TestSet:
         raise ValueError(f"{path}: tables are not compared; solve one with {command('solve.py', path)}")
     file = data.read_instance(path)
     if file.scores is not None:
-        return TestSet(file.problem, file.instance, {"depot's score, not counted": int(file.scores[0])})
+        depot = int(file.scores[0])
+        best_known = None if file.best_known is None else np.array([depot - file.best_known])  # a cost: minus the prize
+        return TestSet(file.problem, file.instance, {"depot's score, not counted": depot}, best_known)
     remarks = {"unit of length": f"{file.scale:g}"}
     if file.rules is not None:
         checker = command("solve.py")

@@ -6,6 +6,7 @@ the states, is passed in and returned: batches of B instances as frozen dataclas
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
@@ -265,9 +266,10 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     def longest_useful_edge(self, instance: InstanceT, cost: Array) -> Array:
         """Return a length that no edge of an optimal tour exceeds, given the cost of any legal tour: (B,).
 
-        By default it is that cost, because costs are lengths. Solvers shorten longer edges; see `shorten_long_edges`.
+        Solvers shorten longer edges; see `shorten_long_edges`. By default no such length is known, and it is infinite.
+        Where costs are at least the lengths of all edges, it is the cost.
         """
-        return cost
+        return array_namespace(cost).full_like(cost, math.inf)
 
     @abstractmethod
     def progress(self, instance: InstanceT, state: StateT) -> Array:

@@ -286,10 +286,10 @@ def start(*command: object, function: Callable[[], object] = run_script, **varia
     Args:
         *command: Script and arguments.
         function: Function to call.
-        **variables: Environment variables beside those of this process.
+        **variables: Environment variables beside those of this process; what torch read when it was imported stays.
 
     Yields:
-        The process; its output is in its attribute `stdout`.
+        The process. Its output is in its attribute `stdout`, and must be read to the end unless the process is killed.
     """
     context = multiprocessing.get_context("forkserver")
     reader, output = context.Pipe(duplex=False)
@@ -299,8 +299,11 @@ def start(*command: object, function: Callable[[], object] = run_script, **varia
     process.start()
     output.close()
     with reader, open(reader.fileno(), closefd=False) as process.stdout:
-        yield process
-        process.join()
+        try:
+            yield process
+            process.join()
+        finally:
+            process.kill()  # if the test failed
 
 
 def wait_for_epoch(process: BaseProcess, epoch: int) -> None:

@@ -104,7 +104,7 @@ def from_columns(
     size: dict[str, Any] = {"num_nodes": num_nodes - depots} | ({"num_depots": depots} if "depot" in values else {})
     rules = make_problem(problem, **size, matrices=matrices) if isinstance(problem, str) else replace(problem, **size)
     instance = rules.instance_type(
-        **{column.target: rounded(column.name, value) for column, value in filled if column.target}
+        **{column.target: rounded(column, value) for column, value in filled if column.target}
     )
     try:
         rules.validate(instance)

@@ -8,10 +8,11 @@ import numpy as np
 
 from routing_gym.arrays import Array, FloatArray, euclidean
 from routing_gym.data.tsplib.instance import unit_scale
-from routing_gym.problems.geometry import usual_lengths
+from routing_gym.problems.geometry import very_long
 from routing_gym.traits import Column
 
 LARGEST_SCALED = 1e9  # bound on scaled lengths and prizes; networks read float32
+LARGEST_EDGE = 1e30  # bound on entries of matrices, which may stand for "no road"; sums must be finite in float32
 LIMIT_SLACK = 1e-6  # relative; float32 sums of lengths that reach a limit exactly may exceed it by this much
 SCALED = ("coords", "matrix", "length", "time")
 
@@ -26,17 +27,18 @@ def length_scale(values: Mapping[str, FloatArray], matrix_name: str) -> float:
 
     The scale is the larger side of the box around the coordinates. With the named matrix, whose unit may differ, it is
     multiplied by the ratio of the matrix's mean to the mean distance of the coordinates. Without coordinates, it is the
-    largest entry of the matrix. Very long edges count as long as the longest of the others.
+    largest entry of the matrix. Very long edges do not count.
     """
-    matrix = usual_lengths(values[matrix_name]) if matrix_name in values else None
+    matrix = values.get(matrix_name)
+    usual = True if matrix is None else ~very_long(matrix)
     if "x" not in values:
-        return 1.0 if matrix is None else float(matrix.max()) or 1.0
+        return 1.0 if matrix is None else float(matrix[usual].max()) or 1.0
     coords = np.stack([values["x"], values["y"]], axis=-1)
     extent = unit_scale(coords)
     if matrix is None:
         return extent
-    straight = euclidean(coords[:, None], coords[None]) / extent
-    return float(matrix.sum() / straight.sum()) if straight.any() and matrix.any() else 1.0
+    straight = euclidean(coords[:, None], coords[None])[usual] / extent
+    return float(matrix[usual].sum() / straight.sum()) if straight.any() and matrix.any() else 1.0
 
 
 def scaled(column: Column, values: Mapping[str, FloatArray], scales: Mapping[str, float]) -> Array | None:
@@ -56,17 +58,18 @@ def scaled(column: Column, values: Mapping[str, FloatArray], scales: Mapping[str
     return value / scales[column.name] * (1 + LIMIT_SLACK * column.limit) if column.kind in SCALED else value
 
 
-def rounded(key: str, value: Array) -> Array:
-    """Round float64 to float32, the type of instances.
+def rounded(column: Column, value: Array) -> Array:
+    """Round the values of a column from float64 to float32, the type of instances.
 
     Raises:
         ValueError: A number is too large.
     """
     if value.dtype != np.float64:
         return value
-    if value.max() > LARGEST_SCALED:
+    most = LARGEST_EDGE if column.kind == "matrix" else LARGEST_SCALED
+    if value.max() > most:
         raise ValueError(
-            f"{key} is up to {value.max():g} once lengths are divided by the extent of the map, and prizes by those "
-            f"required; expected at most {LARGEST_SCALED:g}"
+            f"{column.name} is up to {value.max():g} once lengths are divided by the extent of the map, and prizes by "
+            f"those required; expected at most {most:g}"
         )
     return value.astype(np.float32)

@@ -106,7 +106,8 @@ def given_of(
         if problem is None:  # several routes, also without amounts
             columns, numbers = columns | {"demand"}, numbers | {"capacity"}
     routes = fleet.differs or fleet.has_hours
-    return Given(frozenset(columns), numbers, located, bool(matrices), fleet.open, fleet.count, routes, parsed.headers)
+    headers = parsed.headers | ({"backhaul": parsed.headers["pickup"]} if amounts else {})
+    return Given(frozenset(columns), numbers, located, bool(matrices), fleet.open, fleet.count, routes, headers)
 
 
 def unused_by(problem: str, given: Given, parsed: Parsed, fleet: Fleet) -> frozenset[str]:

@@ -76,8 +76,10 @@ def ids_of(value: Any) -> list[Any]:
     rows, _, _ = next(iter(tables_in(value, "durations").values()), ([], 1.0, ""))
     if isinstance(rows, Cells):
         rows = rows.rows
+        if not rows[0][0].strip():  # the corner between labels that are numbers
+            return rows[0][1:]
     labels = labelled(rows)[0] if isinstance(rows, Table) else labels_of_frame(rows)
-    return labels[0] if labels else list(range(len(rows_of(source_of(value, "matrix"), rows))))
+    return labels[-1] if labels else list(range(len(rows_of(source_of(value, "matrix"), rows))))
 
 
 def source_of(value: Any, kind: str) -> str:

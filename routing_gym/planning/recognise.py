@@ -43,7 +43,7 @@ class Given:
 
     def listed(self, names: Iterable[str]) -> str:
         """Join names as the table has them, for messages."""
-        return ", ".join(sorted(self.headers.get(name, name) for name in names))
+        return ", ".join(sorted({self.headers.get(name, name) for name in names}))
 
 
 @cache

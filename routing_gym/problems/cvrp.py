@@ -168,6 +168,9 @@ class VehicleRouting(Problem[InstanceT, StateT]):
         trips = 2 * (away[:, 1:] + away[:, :1])
         return xp.sum(trips, axis=1) + xp.astype(extra, xp.float32) * xp.max(trips, axis=1)
 
+    def longest_useful_edge(self, instance: InstanceT, cost: Array) -> Array:
+        return cost
+
 
 def share(amount: Array, capacity: Array) -> Array:
     """Divide integers in float32; both are cast first, because int / int is float64 in NumPy only."""

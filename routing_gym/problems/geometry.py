@@ -166,7 +166,7 @@ def latest_departures(
 
 def very_long(lengths: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return a mask of a matrix's very long edges, such as 999,999 for "no road"."""
-    positive = lengths[lengths > 0]
+    positive = lengths[lengths > 0].astype(np.float64)
     return lengths > LONG * np.median(positive) if positive.size else lengths > 0
 
 

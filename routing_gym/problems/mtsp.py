@@ -183,6 +183,9 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
         """Return a bound on the length of a tour of all nodes by one salesman."""
         return tour_bound(instance)
 
+    def longest_useful_edge(self, instance: MTSPInstance, cost: Array) -> Array:
+        return cost
+
     def progress(self, instance: MTSPInstance, state: MTSPState) -> Array:
         return as_share(state.num_visited, self.num_nodes)
 

@@ -231,6 +231,9 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         legs = 2 * reach(instance)
         return xp.sum(xp.maximum(legs, instance.penalty), axis=1)
 
+    def longest_useful_edge(self, instance: PCTSPInstance, cost: Array) -> Array:
+        return cost
+
     def progress(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
         return as_share(state.num_visited, self.num_nodes)
 

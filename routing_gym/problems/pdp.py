@@ -158,6 +158,9 @@ class PDP(Problem[PDPInstance, PDPState]):
     def cost_bound(self, instance: PDPInstance) -> Array:
         return tour_bound(instance)
 
+    def longest_useful_edge(self, instance: PDPInstance, cost: Array) -> Array:
+        return cost
+
     def progress(self, instance: PDPInstance, state: PDPState) -> Array:
         return as_share(state.num_visited, self.num_nodes)
 

@@ -107,6 +107,9 @@ class ClosedTour(Problem[InstanceT, TSPState]):
     def cost_bound(self, instance: InstanceT) -> Array:
         return tour_bound(instance)
 
+    def longest_useful_edge(self, instance: InstanceT, cost: Array) -> Array:
+        return cost
+
     def progress(self, instance: InstanceT, state: TSPState) -> Array:
         return as_share(state.num_visited, self.num_nodes)
 

@@ -23,8 +23,17 @@ from problem_names import ONE_OF_EACH
 from routing_gym.arrays import batch_size, cast_instance, concatenate, select, to_backend
 from routing_gym.data import from_columns
 from routing_gym.data.tsplib.instance import orienteering_instance, scale_distances
-from routing_gym.problem import InfeasibleTour, InvalidInstance
-from routing_gym.problems import LISTED, PROBLEMS, OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
+from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
+from routing_gym.problems import (
+    LISTED,
+    PROBLEMS,
+    TSP,
+    OPInstance,
+    PCTSPInstance,
+    SDVRPInstance,
+    TSPInstance,
+    make_problem,
+)
 from routing_gym.problems.vrp import ORIGINAL, PRESETS, VRP, VRPInstance
 from routing_gym.solvers import (
     REFERENCES,
@@ -55,6 +64,7 @@ from routing_gym.solvers.external.hygese import scale_demand
 from routing_gym.solvers.external.split_delivery import best_replay, merge_copies, replay, unit_copies
 from routing_gym.solvers.runtime import cache, pool
 from routing_gym.solvers.runtime.base import distance_matrix
+from routing_gym.solvers.runtime.long_edges import shorten_long_edges
 from routing_gym.solvers.runtime.rows import RowResult, RowWork, row_seed
 from routing_gym.solvers.runtime.work import Work
 from routing_gym.testing.exhaustive import check_exhaustively
@@ -232,6 +242,33 @@ def test_packages_find_the_optimum_of_small_instances(solver, name, metric):
         instance = replace(instance, distances=np.where(far, np.float32(1e9), instance.distances))
     solution = solver.solve(problem, instance, num_workers=0)
     np.testing.assert_allclose(solution.cost, HeldKarp().solve(problem, instance).cost, atol=1e-6)
+
+
+def test_mip_finds_tours_of_length_0_beside_very_long_edges():
+    """Quick tours also have length 0 here, which bounds the edges of no other tour."""
+    lengths = np.triu(np.random.default_rng(0).choice([0.5, 1.0, 1e9, 1e9, 1e9], (9, 9)), 2)
+    lengths[0, 8] = 0.0
+    problem, instance = make_problem("TSP", 9), draw("TSP", 9, 1)[1]
+    instance = replace(instance, distances=(lengths + lengths.T)[None].astype(np.float32))
+    assert ExactMIP().solve(problem, instance, num_workers=0).cost == 0
+
+
+def test_edges_are_not_shortened_where_costs_are_no_lengths():
+    """Each city earns more than its edges cost."""
+
+    @dataclass(frozen=True)
+    class Earning(TSP):
+        def step(self, instance, state, action):
+            state, cost = super().step(instance, state, action)
+            return state, cost - 1.5
+
+        longest_useful_edge = Problem.longest_useful_edge
+
+    lengths = np.where(np.eye(6, dtype=bool), 0.0, 1.0).astype(np.float32)
+    lengths[1, 2] = lengths[2, 1] = 1e9
+    instance = replace(draw("TSP", 6, 1)[1], distances=lengths[None])
+    assert shorten_long_edges(make_problem("TSP", 6), instance, 0).distances.max() == 12
+    np.testing.assert_array_equal(shorten_long_edges(Earning(6), instance, 0).distances[0], lengths)
 
 
 @pytest.mark.parametrize("name", ["TSP", "OP", "PCTSP", "ATSP"])

@@ -121,6 +121,13 @@ def test_costs_are_in_own_units_and_tours_are_checked():
         own.cost([1, 2, 0])
 
 
+def test_a_remote_stop_has_the_scale_of_its_coordinates():
+    """Its edges are very long, but no longer than its coordinates say."""
+    x = np.array([0.0, 1, 2, 3, 4, 500])
+    own = from_columns("CVRP", {"x": x, "y": 0 * x, "demand": x > 0, "capacity": 9, "distances": abs(x[:, None] - x)})
+    assert own.scale == pytest.approx(500)
+
+
 @pytest.mark.parametrize(("matrix", "minutes"), [(False, 300), (True, 30)])
 def test_errors_are_in_own_units(matrix, minutes):
     """Customer 1 is 300 away, or 30 by a matrix of another unit."""
@@ -167,6 +174,7 @@ def test_very_long_edges_do_not_count_in_the_scale():
     """Beside 1e9 between nodes 1 and 2, tours of 20 would be within the tolerance of any limit."""
     matrix = np.array([[0, 10, 10], [10, 0, 1e9], [10, 1e9, 0]])
     assert from_columns("ATSP", {"distances": matrix}).scale == 10
+    assert from_columns("ATSP", {"distances": matrix * 1e12 / 10}).scale == 1e12
     places = {"x": [0, 10, 0], "y": [0, 0, 10], "demand": [0, 1, 1], "capacity": 2}
     own = from_columns("VRPL", {**places, "distances": matrix, "max_length": 20})
     assert own.scale < 20

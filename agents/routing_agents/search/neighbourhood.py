@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from routing_agents.policies.attention.decoding import decode, greedy_choice, sampling_choice
+from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym.arrays import FloatArray, IntArray, to_backend, to_numpy
 from routing_gym.problem import AnyProblem
@@ -112,6 +113,6 @@ class Neighbourhoods(ABC):
         problem, parts = replace(problem, matrices=self.matrices), to_backend(parts, "torch", self.device)
         choose = sampling_choice(self.generator) if sample else greedy_choice
         with torch.no_grad():
-            encoding = self.network.encode(problem.observe_static(parts))
+            encoding = self.network.encode(symmetric_views(problem, parts, range(1))[1])
             played = decode(self.network, problem, parts, encoding, choose, num_tours, force_starts=not sample)
         return to_numpy(played.actions)

@@ -28,6 +28,7 @@ delivered. For PD see `PDP`. The distributions of fleets and penalties are our o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -48,7 +49,7 @@ from routing_gym.problems.checks import (
     like,
 )
 from routing_gym.problems.cvrp import CVRP, WholeDeliveries
-from routing_gym.problems.geometry import MAX_FLOAT, leg_length, lengths_from, reach
+from routing_gym.problems.geometry import leg_length, lengths_from, reach
 from routing_gym.problems.vrp.attribute import Attribute, Move
 from routing_gym.problems.vrp.attributes import ATTRIBUTES, COMBINATIONS, DELIVERIES, GOODS, SETTINGS, preset_name
 from routing_gym.problems.vrp.batches import VRPInstance, VRPState
@@ -469,7 +470,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
             return cost
         xp = array_namespace(cost)
         least = xp.min(instance.cost_per_length[:, : self.num_depots], axis=1)
-        return xp.where(least > 0, cost / xp.where(least > 0, least, 1.0), MAX_FLOAT)
+        return xp.where(least > 0, cost / xp.where(least > 0, least, 1.0), math.inf)
 
     def progress(self, instance: VRPInstance, state: VRPState) -> Array:
         share = as_share(state.num_served, self.num_nodes)

@@ -85,7 +85,7 @@ class RowWork(SolverWork):
         self.solver.load()
 
     def do(self, instance: Any, seed: int) -> RowResult:
-        return attempt(self.solver, self.problem, shorten_long_edges(self.problem, instance, seed), seed)
+        return attempt(self.solver, self.problem, instance, seed)
 
     def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int = 0) -> Finished:
         tasks = ((row, (select(instance, slice(row, row + 1)), row_seed(self.seed, first_row + row))) for row in rows)
@@ -98,7 +98,7 @@ def attempt(solver: SolvesRow, problem: AnyProblem, instance: Any, seed: int) ->
     """Solve one row; an exception gives a failed row."""
     start = time.perf_counter()
     try:
-        actions, status = solver.solve_row(problem, instance, seed)
+        actions, status = solver.solve_row(problem, shorten_long_edges(problem, instance, seed), seed)
         tour = np.asarray(actions)
         if tour.ndim != 1 or not len(tour) or not np.issubdtype(tour.dtype, np.integer):
             raise TypeError(f"{solver.name} returned {tour.dtype} of shape {tour.shape}, expected integers (T,)")

@@ -353,14 +353,22 @@ def test_a_map_without_coordinates_is_refused_before_planning(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("text", ["0,7,3\n4,0,9\n5,6,0\n", ",a,b,c\na,0,7,3\nb,4,0,9\nc,5,6,0\n"])
-def test_a_matrix_alone_is_planned(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "second"),
+    [
+        ("0,7,3\n4,0,9\n5,6,0\n", "2"),
+        (",0,1,2\n0,0,7,3\n1,4,0,9\n2,5,6,0\n", "2"),
+        ("a,b,Main St 5\n0,7,3\n4,0,9\n5,6,0\n", "main_st_5"),
+        (",a,b,C 1\na,0,7,3\nb,4,0,9\nC 1,5,6,0\n", "C 1"),
+    ],
+)
+def test_a_matrix_alone_is_planned(tmp_path, text, second):
     """The tour 0, 2, 1 takes 3 + 6 + 4 minutes."""
     matrix = tmp_path / "minutes.csv"
     matrix.write_text(text)
     args = solve_script.Args((), durations=matrix, solver="search", seconds=0.1, out=tmp_path / "out")
     (plan,) = solve_script.main(args)
-    assert (plan.cost, plan.routes[0].visits[1].id) == (13.0, "c" if "c" in text else "2")
+    assert (plan.cost, plan.routes[0].visits[1].id) == (13.0, second)
     assert (tmp_path / "out" / "minutes.csv").is_file()
     with pytest.raises(ValueError, match=r"--map: .*minutes.csv has no columns lat and lon, or x and y, to draw"):
         solve_script.main(replace(args, map=tmp_path / "plan.html", overwrite=True))

@@ -10,7 +10,6 @@ import pytest
 from routing_gym import CVRP, VRP, CVRPInstance, InfeasibleTour, InvalidInstance, VRPInstance, make_problem, render
 from routing_gym.arrays import cast_instance, to_backend
 from routing_gym.data.own import from_columns
-from routing_gym.problems.geometry import MAX_FLOAT
 from routing_gym.problems.vrp import ORIGINAL, PRESETS
 from routing_gym.problems.vrp.pairs import delivery_order
 from routing_gym.render.text import to_text
@@ -274,7 +273,7 @@ def test_useful_edges_cost_no_more_than_a_tour_in_the_cheapest_vehicle():
     dear = replace(instance, cost_per_length=2 * instance.cost_per_length)
     free = replace(instance, cost_per_length=instance.cost_per_length * np.array([[0, 1, 1, 1]], dtype=np.float32))
     assert problem.longest_useful_edge(dear, np.array([3.0]))[0] == 1.5
-    assert problem.longest_useful_edge(free, np.array([3.0]))[0] == MAX_FLOAT
+    assert problem.longest_useful_edge(free, np.array([3.0]))[0] == np.inf
 
 
 def test_one_type_suffices_for_all_customers_or_some_may_be_left_out():
