@@ -42,7 +42,5 @@ def without_very_long(lengths: Tensor) -> Tensor:
     The network reads lengths relative to their mean, which such edges would determine. Generated matrices have none.
     """
     median = lengths.masked_fill(lengths <= 0, torch.nan).flatten(1).nanmedian(dim=1).values[:, None, None]
-    very_long = lengths > LONG * median
-    if not very_long.any():
-        return lengths
-    return lengths.minimum(AVOIDED * lengths.masked_fill(very_long, 0).amax(dim=(1, 2), keepdim=True))
+    longest = lengths.masked_fill(lengths > LONG * median, 0).amax(dim=(1, 2), keepdim=True)
+    return lengths.minimum(AVOIDED * longest)
