@@ -177,15 +177,14 @@ def read_instances(args: Args) -> TestSet:
     if path.suffix.lower() == ".csv":
         raise ValueError(f"{path}: tables are not compared; solve one with {command('solve.py', path)}")
     file = data.read_instance(path)
+    best_known = None if file.best_cost is None else np.array([file.best_cost])
     if file.scores is not None:
-        depot = int(file.scores[0])
-        best_known = None if file.best_known is None else np.array([depot - file.best_known])  # a cost: minus the prize
-        return TestSet(file.problem, file.instance, {"depot's score, not counted": depot}, best_known)
+        remarks = {"depot's score, not counted": int(file.scores[0])}
+        return TestSet(file.problem, file.instance, remarks, best_known)
     remarks = {"unit of length": f"{file.scale:g}"}
     if file.rules is not None:
         checker = command("solve.py")
         remarks["not checked"] = f"limits that only the file states, such as VEHICLES; {checker} checks them"
-    best_known = None if file.best_known is None else np.array([file.best_known / file.cost_scale])
     return TestSet(file.problem, file.instance, remarks, best_known)
 
 

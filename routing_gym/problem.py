@@ -264,7 +264,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         """Return an upper bound on the cost of every legal tour: (B,)."""
 
     def longest_useful_edge(self, instance: InstanceT, cost: Array) -> Array:
-        """Return a length that no edge of an optimal tour exceeds, given the cost of any legal tour: (B,).
+        """Return a length that no edge of an optimal tour exceeds, given the cost of some legal tour: (B,).
 
         Solvers shorten longer edges; see `shorten_long_edges`. By default no such length is known, and it is infinite.
         Where costs are at least the lengths of all edges, it is the cost.

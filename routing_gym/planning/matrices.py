@@ -69,17 +69,32 @@ def ids_of(value: Any) -> list[Any]:
     """Return the ids of the stops of a matrix that is given without them: its labels, or else the numbers of its rows.
 
     Raises:
-        InvalidInput: There is no matrix.
+        InvalidInput: There is no matrix, or its first row may hold labels or lengths.
     """
     if value is None:
         raise InvalidInput("stops: found none; give a table of stops, or a matrix of durations or distances")
     rows, _, _ = next(iter(tables_in(value, "durations").values()), ([], 1.0, ""))
     if isinstance(rows, Cells):
         rows = rows.rows
-        if not rows[0][0].strip():  # the corner between labels that are numbers
+        if corner_of_labels(source_of(value, "matrix"), rows):
             return rows[0][1:]
     labels = labelled(rows)[0] if isinstance(rows, Table) else labels_of_frame(rows)
+    # Labels of rows are as in the file; those of columns are lowercase, like the names of a table's columns.
     return labels[-1] if labels else list(range(len(rows_of(source_of(value, "matrix"), rows))))
+
+
+def corner_of_labels(source: str, rows: list[list[str]]) -> bool:
+    """Return whether the first cell of a CSV file is the empty corner between labels that are numbers.
+
+    Raises:
+        InvalidInput: It may also be part of an empty diagonal.
+    """
+    first, *others = [row[k].strip() if k < len(row) else "" for k, row in enumerate(rows)]
+    if first:
+        return False
+    if not any(others) and rows[0][1:] == [row[0] for row in rows[1:]]:
+        raise InvalidInput(f"{source}: the first row may hold labels or lengths; write 0 on the diagonal")
+    return any(others)
 
 
 def source_of(value: Any, kind: str) -> str:

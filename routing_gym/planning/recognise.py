@@ -41,7 +41,7 @@ class Given:
     routes: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def listed(self, names: Iterable[str]) -> str:
+    def joined(self, names: Iterable[str]) -> str:
         """Join names as the table has them, for messages."""
         return ", ".join(sorted({self.headers.get(name, name) for name in names}))
 
@@ -113,7 +113,7 @@ def recognise_task(given: Given) -> str:
                 fitting.append((distance_to(rules, attempt), name))
         if fitting:
             return several_vehicles(min(fitting, key=lambda one: one[0])[1], given)
-    columns = given.listed(given.columns | given.numbers) or "no columns"
+    columns = given.joined(given.columns | given.numbers) or "no columns"
     if told:
         least = {missing: name for missing, name in told.items() if not any(other < missing for other in told)}
         needs = [f"{name} needs {', '.join(sorted(missing))}" for missing, name in least.items()]
@@ -123,7 +123,7 @@ def recognise_task(given: Given) -> str:
         )
     nearest, rules = min(kinds(), key=lambda kind: (len(surplus(kind[1], given)), len(lacking(kind[1], given))))
     raise InvalidInput(
-        f"no problem has all of {columns}; {nearest}, for example, has no {given.listed(surplus(rules, given))}"
+        f"no problem has all of {columns}; {nearest}, for example, has no {given.joined(surplus(rules, given))}"
     )
 
 

@@ -170,15 +170,13 @@ def very_long(lengths: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return lengths > LONG * np.median(positive) if positive.size else lengths > 0
 
 
-def usual_lengths(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return a matrix whose very long edges are as long as the longest of the others."""
-    long = very_long(lengths)
-    return np.where(long, lengths[~long].max(), lengths)
-
-
 def embedding(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return points of a plane whose distances resemble a matrix: classical multidimensional scaling, (A, 2)."""
-    lengths = usual_lengths(lengths)
+    """Return points of a plane whose distances resemble a matrix: classical multidimensional scaling, (A, 2).
+
+    Very long edges count as long as the longest of the others.
+    """
+    long = very_long(lengths)
+    lengths = np.where(long, lengths[~long].max(), lengths)
     squared = ((lengths + lengths.T) / 2) ** 2
     centred = squared - squared.mean(axis=0) - squared.mean(axis=1, keepdims=True) + squared.mean()
     values, vectors = np.linalg.eigh(-centred / 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -160,66 +160,86 @@ def search_views(
     return cheapest(found.actions, found.cost, arrays.batch_size(instance))
 
 
+class Simulation:
+    """Scores and greedy completions of partial tours of B instances; row b * k + i is tour i of the k of instance b.
+
+    Args:
+        model: Policy network.
+        problem: Problem of the instances.
+        instance: The instances, on the model's device.
+        encoding: Their encoding.
+        num_tours: Largest number of tours of each instance.
+    """
+
+    def __init__(
+        self, model: AttentionModel, problem: AnyProblem, instance: Any, encoding: Encoding, num_tours: int
+    ) -> None:
+        self.problem, self.batch_size = problem, arrays.batch_size(instance)
+        self.score = model.stepwise_logits(encoding, num_tours)
+        self.device = torch.device(arrays.device_of(instance))
+        self.on_cpu = self.device.type == "cpu"  # then the rules run on NumPy, which is faster; see `decode`
+        self.given = to_backend(instance, "numpy") if self.on_cpu else instance
+        self.copies: dict[int, Any] = {}  # see `repeated`
+
+    def for_rules(self, x: Tensor) -> Any:
+        """Return a tensor as the backend of the rules takes it."""
+        return x.numpy() if self.on_cpu else x
+
+    def repeated(self, num_tours: int) -> Any:
+        """Return the instances, `num_tours` times each, in consecutive rows; copied once for each number."""
+        if num_tours not in self.copies:
+            rows = torch.arange(self.batch_size, device=self.device).repeat_interleave(num_tours)
+            self.copies[num_tours] = select(self.given, self.for_rules(rows))
+        return self.copies[num_tours]
+
+    def logits(self, observation: dict[str, Any]) -> Tensor:
+        """Score the actions of the current tours, of which every instance has the same number: (rows, A)."""
+        seen = as_tensors(observation) if self.on_cpu else observation
+        return self.score({key: value.unflatten(0, (self.batch_size, -1)) for key, value in seen.items()}).flatten(0, 1)
+
+    def complete(self, num_tours: int, state: Any, steps: int) -> tuple[Tensor, Tensor]:
+        """Complete tours greedily in `steps` steps at most; return the actions and their cost."""
+        rows = self.repeated(num_tours)
+        played = rollout(self.problem, rows, self.most_probable, state=state, max_steps=steps)
+        return torch.as_tensor(played.actions), torch.as_tensor(played.cost)
+
+    def most_probable(self, observation: dict[str, Any]) -> Any:
+        """Return the most probable action of each tour."""
+        return self.for_rules(greedy_choice(self.logits(observation)))
+
+
 def search_by_simulation(
     model: AttentionModel, problem: AnyProblem, instance: Any, encoding: Encoding, width: int, expansion: int
 ) -> Rollout:
-    """Search one chunk of B instances. Row b * k + i is tour i of the k of instance b.
+    """Search one chunk of B instances; for the rows see `Simulation`.
 
     Each partial tour is kept with its greedy completion, which is also that of its first continuation. Only the other
     continuations are completed.
     """
-    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
     expansion = min(expansion, problem.num_actions)
-    score = model.stepwise_logits(encoding, width * expansion)
-    on_cpu = torch.device(device).type == "cpu"  # then the rules run on NumPy, which is faster; see `decode`
-    given = to_backend(instance, "numpy") if on_cpu else instance
-
-    def logits(observation: dict[str, Any]) -> Tensor:
-        """Score the actions of the current tours, of which every instance has the same number: (rows, A)."""
-        seen = as_tensors(observation) if on_cpu else observation
-        return score({key: value.unflatten(0, (batch_size, -1)) for key, value in seen.items()}).flatten(0, 1)
-
-    def for_rules(x: Tensor) -> Any:
-        """Return a tensor as the backend of the rules takes it."""
-        return x.numpy() if on_cpu else x
-
-    @cache
-    def repeated(num_tours: int) -> Any:
-        """Return the instances, `num_tours` times each, in consecutive rows."""
-        return select(given, for_rules(torch.arange(batch_size, device=device).repeat_interleave(num_tours)))
-
-    def complete(num_tours: int, state: Any, steps: int) -> tuple[Tensor, Tensor]:
-        """Complete tours greedily in `steps` steps at most; return the actions and their cost."""
-        played = rollout(
-            problem,
-            repeated(num_tours),
-            lambda seen: for_rules(greedy_choice(logits(seen))),
-            state=state,
-            max_steps=steps,
-        )
-        return torch.as_tensor(played.actions), torch.as_tensor(played.cost)
-
-    beams, state, cost = 1, problem.initial(given), torch.zeros(batch_size, device=device)
-    tours, total = complete(beams, state, problem.horizon)  # with the completions; `cost` is that of the partial tours
+    simulation = Simulation(model, problem, instance, encoding, width * expansion)
+    batch_size, device, for_rules = simulation.batch_size, simulation.device, simulation.for_rules
+    beams, state, cost = 1, problem.initial(simulation.given), torch.zeros(batch_size, device=device)
+    tours, total = simulation.complete(beams, state, problem.horizon)  # `cost` is that of the partial tours only
     best = Rollout(tours, total, None)
     for step in range(problem.horizon if expansion > 1 else 0):
-        rows = repeated(beams)
+        rows = simulation.repeated(beams)
         observation = {**problem.observe_dynamic(rows, state), "action_mask": problem.action_mask(rows, state)}
         planned = tours[:, step : step + 1]
-        likely, action = logits(observation).scatter(1, planned, math.inf).topk(expansion)  # (B beams, expansion)
+        likely, action = simulation.logits(observation).scatter(1, planned, math.inf).topk(expansion)
         # If fewer actions are legal, the first one is repeated, at an infinite cost.
         impossible = likely == -math.inf
         action = torch.where(impossible, planned, action).flatten()
         parents = torch.arange(len(cost), device=device).repeat_interleave(expansion)
         others = torch.arange(len(action), device=device).unflatten(0, (-1, expansion))[:, 1:].flatten()
         beams *= expansion
-        rows = repeated(beams)
+        rows = simulation.repeated(beams)
         state, step_cost = problem.step(rows, select(state, for_rules(parents)), for_rules(action))
         cost = (cost[parents] + torch.as_tensor(step_cost)).masked_fill(impossible.flatten(), math.inf)
         tours, total = tours[parents], total[parents]
         tours[others, step], total[others] = action[others], cost[others]
         if left := problem.horizon - step - 1:
-            rest, rest_cost = complete(len(others) // batch_size, select(state, for_rules(others)), left)
+            rest, rest_cost = simulation.complete(len(others) // batch_size, select(state, for_rules(others)), left)
             longest = max(tours.shape[1], step + 1 + rest.shape[1])
             tours = pad(tours, longest)
             tours[others, step + 1 :], total[others] = pad(rest, longest - step - 1), total[others] + rest_cost

@@ -119,10 +119,14 @@ class FileInstance:
         return 1 if self.unit == TENTHS else 0
 
     @property
-    def cost_scale(self) -> float:
-        """Cost in the file's own numbers that is 1 in the instance; for problems that minimise."""
-        counted = self.unit / self.rules.counting.cost_unit if isinstance(self.rules, FleetRules) else 1.0
-        return self.scale * counted
+    def best_cost(self) -> float | None:
+        """`best_known` as a cost of the instance, like those of `Problem.objective`; None if it is unknown."""
+        if self.best_known is None:
+            return None
+        if self.scores is not None:
+            return float(self.scores[0]) - self.best_known
+        parts = self.unit / self.rules.counting.cost_unit if isinstance(self.rules, FleetRules) else 1.0
+        return self.best_known / (self.scale * parts)
 
     def legs(self, origin: IntArray, destination: IntArray) -> IntArray:
         """Return the lengths of edges in the file's metric: int64, with the shape to which both arguments broadcast."""

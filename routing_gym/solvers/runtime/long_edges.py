@@ -52,7 +52,7 @@ def nearest_costs(problem: AnyProblem, instance: Any, rng: np.random.Generator) 
     def nearest(observation: dict[str, Array]) -> Array:
         lengths = lengths_from(copies, observation["current_node"])
         lengths = lengths * (1.0 + SPREAD * rng.random(lengths.shape))
-        lengths[::2, : problem.num_depots] = 2.0 * MAX_FLOAT
+        lengths[::2, : problem.num_depots] = 2.0 * MAX_FLOAT  # of illegal nodes: infinite
         return np.where(observation["action_mask"], lengths, np.inf).argmin(axis=1)
 
     return rollout(problem, copies, nearest).cost

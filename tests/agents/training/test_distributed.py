@@ -29,13 +29,13 @@ from routing_agents.training import distributed
 from routing_gym.arrays import concatenate
 
 
-def run_two(*command: object, **function: Callable[[], None]) -> None:
-    """Run a script in two processes with the environment that torchrun gives them."""
+def run_two(*command: object, function: Callable[[], None] = run_script) -> None:
+    """Run a script in two processes with the environment that torchrun gives them; see `start`."""
     several = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "TORCHELASTIC_RUN_ID": "run"}
     several |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     with (
-        start(*command, RANK=0, LOCAL_RANK=0, **several, **function) as first,
-        start(*command, RANK=1, LOCAL_RANK=1, **several, **function) as second,
+        start(*command, RANK=0, LOCAL_RANK=0, **several, function=function) as first,
+        start(*command, RANK=1, LOCAL_RANK=1, **several, function=function) as second,
     ):
         output = first.stdout.read() + second.stdout.read()
     assert (first.exitcode, second.exitcode) == (0, 0), output

@@ -293,6 +293,16 @@ def test_matrix_files(tmp_path, text):
     assert read_task(STOPS, vehicles=FLEET, durations=tmp_path / "m.csv").minutes == pytest.approx(MATRIX)
 
 
+def test_the_empty_corner_of_a_matrix_alone(tmp_path):
+    """Labels that are numbers leave it empty, and so does an empty diagonal, if that is how lengths are given."""
+    for text, ids in [(",5,6\n5,0,9\n6,8,0\n", ("5", "6")), (",7,9\n8,,5\n11,6,\n", ("0", "1", "2"))]:
+        (tmp_path / "m.csv").write_text(text)
+        assert read_task(None, durations=tmp_path / "m.csv").ids == ids
+    (tmp_path / "m.csv").write_text(",7,9\n7,,5\n9,5,\n")
+    with pytest.raises(InvalidInput, match="m.csv: the first row may hold labels or lengths; write 0 on the diagonal"):
+        read_task(None, durations=tmp_path / "m.csv")
+
+
 def test_the_order_of_a_matrix_in_a_frame():
     frame = pd.DataFrame(MATRIX, index=["D", "A", "B"], columns=["D", "A", "B"])
     assert read_task(STOPS, vehicles=FLEET, durations=frame).minutes == pytest.approx(MATRIX)

@@ -25,15 +25,18 @@ def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tu
     shortened.
     """
     batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
-    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(len(symmetries)))
-    index = np.tile(symmetries, batch_size)
-    observation = problem.observe_static(views)
+    rows, index = (
+        torch.arange(batch_size, device=device).repeat_interleave(len(symmetries)),
+        np.tile(symmetries, batch_size),
+    )
+    observation = problem.observe_static(instance)
+    observation |= {key: without_very_long(observation[key]) for key in problem.observed.per_edge}
+    observation = {key: values[rows] for key, values in observation.items()}
     if "coords" in observation:
         observation |= {"coords": symmetry(observation["coords"], index)}
     if problem.observed.per_edge:
-        observation |= {key: without_very_long(observation[key]) for key in problem.observed.per_edge}
         observation |= {VIEW: torch.as_tensor(index, device=device)}
-    return views, observation
+    return select(instance, rows), observation
 
 
 def without_very_long(lengths: Tensor) -> Tensor:
