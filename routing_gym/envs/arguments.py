@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import Array, batch_size, cast_instance, concatenate, to_numpy
+from routing_gym.arrays import Array, batch_size, concatenate, to_numpy
 from routing_gym.problem import AnyProblem, Problem
 from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems.checks import checked_instance
 from routing_gym.problems.geometry import match_fields
 
 Generator = Callable[[np.random.Generator, int], Any]  # like `Problem.generate`
@@ -151,18 +151,7 @@ def check_instance(problem: Any, instance: Any, num_rows: int, source: str) -> A
         InvalidInstance: See `Problem.validate`.
         ValueError: The number of instances is not `num_rows`.
     """
-    if type(instance) is not problem.instance_type:
-        expected, found = problem.instance_type.__name__, type(instance).__name__
-        public = hasattr(sys.modules["routing_gym"], expected)
-        module = "routing_gym" if public else problem.instance_type.__module__
-        required = (f for f in dataclasses.fields(problem.instance_type) if f.default is dataclasses.MISSING)
-        fields = ", ".join(field.name for field in required)
-        raise TypeError(
-            f"{source}: expected a {expected}, got {found}; make one as {module}.{expected}({fields}), "
-            "each array with a leading axis for the instances"
-        )
-    instance = cast_instance(instance)
-    problem.validate(instance)
+    instance = checked_instance(problem, instance, source)
     found_rows = batch_size(instance)
     if found_rows != num_rows:
         raise ValueError(f"{source}: expected exactly {num_rows} row{'s' * (num_rows > 1)}, got {found_rows}")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, is_jax_array, is_torch_array
 
-from routing_gym.arrays import Array, IntArray, any_array, device_of, euclidean, to_numpy
+from routing_gym.arrays import Array, IntArray, any_array, cast_instance, device_of, euclidean, to_numpy
 from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance, instance_fields
 from routing_gym.problems.geometry import MAX_FLOAT
 
@@ -28,6 +29,32 @@ def check_instance_type(problem: AnyProblem, drawn: type, what: str) -> None:
     """
     if problem.instance_type is not drawn:
         raise ValueError(f"{what}, not of {problem.name}; choose another generator")
+
+
+def checked_instance(problem: Any, instance: Any, source: str = "instance") -> Any:
+    """Check instances from the user and convert them to NumPy, with the dtypes of the contract.
+
+    Args:
+        problem: Problem or game of the instances.
+        instance: B instances, on any backend.
+        source: Origin of the instances, for the error message.
+
+    Raises:
+        TypeError: The instances are not of the problem's instance class.
+        InvalidInstance: See `Problem.validate`.
+    """
+    if not isinstance(instance, problem.instance_type):
+        expected, found = problem.instance_type.__name__, type(instance).__name__
+        public = hasattr(sys.modules["routing_gym"], expected)
+        module = "routing_gym" if public else problem.instance_type.__module__
+        required = ", ".join(field.name for field in fields(problem.instance_type) if field.default is MISSING)
+        raise TypeError(
+            f"{source}: expected a {expected}, got {found}; make one as {module}.{expected}({required}), "
+            "each array with a leading axis for the instances"
+        )
+    instance = cast_instance(instance)
+    problem.validate(instance)
+    return instance
 
 
 def check_size(problem: AnyProblem) -> None:

@@ -15,7 +15,7 @@ from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.saved import load_model
 from routing_agents.search.beam import Beam, simulation_guided_search
 from routing_agents.trained import WEIGHTS
-from routing_gym import TSPInstance
+from routing_gym import InvalidInstance, TSPInstance
 from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
 
@@ -82,6 +82,20 @@ def test_an_instance_with_several_depots():
     assert sorted(node for node in solution.tour if node > 2) == list(range(3, 15))
     assert all(route[0] == route[-1] < 3 <= min(route[1:-1]) for route in solution.routes)
     assert solution.tour[0] == solution.routes[0][0]
+
+def test_malformed_batches_are_refused(models):
+    """What solvers refuse, networks refuse, too, instead of returning tours that mean nothing."""
+    problem, model = make_problem("TSP", 12), models["TSP"]
+    coords = problem.generate(np.random.default_rng(0), 4).coords
+    for bad, message in (
+        (coords * 100, r"coords: row 0, index \(0, 0\) is .*, expected in \[0, 1\]"),
+        (coords * np.nan, "coords: row 0, index .* is nan"),
+        (coords[:, :10], r"coords: expected shape \(B, 12, 2\), got \(4, 10, 2\)"),
+    ):
+        with pytest.raises(InvalidInstance, match=message):
+            model.solve_batch(problem, TSPInstance(bad))
+    with pytest.raises(TypeError, match="instance: expected a TSPInstance, got ndarray"):
+        model.solve_batch(problem, coords)
 
 
 def test_tours_found_on_a_gpu(models, monkeypatch):

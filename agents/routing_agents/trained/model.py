@@ -20,6 +20,7 @@ from routing_gym import render
 from routing_gym.arrays import IntArray, any_array, batch_size, cast_instance, to_backend, to_numpy
 from routing_gym.data.own import OwnInstance, as_floats, from_columns
 from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.problems.checks import checked_instance
 from routing_gym.render.figure import png
 from routing_gym.rollout import Rollout
 
@@ -162,7 +163,6 @@ class TrainedModel:
             raise ValueError(f"{told}, expected {depots}: call solve_batch(problem, instance)")
         num_nodes = any_array(instance).shape[1] - self.problem.num_depots
         problem = replace(self.problem, num_nodes=num_nodes)
-        problem.validate(instance)
         actions = self.first_tour(problem, instance, decoding, seed)
         cost = float(problem.objective(instance, actions[None])[0])
         return SolvedInstance(problem, instance, actions, -cost if problem.maximises else cost)
@@ -198,13 +198,16 @@ class TrainedModel:
         Raises:
             ValueError: The network was not trained on the problem, the problem does not allow the decoding, or the seed
                 is invalid.
+            TypeError: The instances are those of another problem.
+            InvalidInstance: The instances are malformed, or not in the unit square.
             MemoryError: Torch cannot allocate the memory that the tours need.
         """
         self.check(problem)
+        instance = checked_instance(problem, instance)
         decoding, problem = choose_decoding(decoding, problem), self.as_read(problem)
         check_seed(seed)
         device = next(self.network.parameters()).device
-        instance = to_backend(problem.rescale(cast_instance(instance)), "torch", str(device))
+        instance = to_backend(problem.rescale(instance), "torch", str(device))
         generator = torch.Generator(device).manual_seed(int(seed))
         if isinstance(decoding, Beam):
             assert isinstance(self.network, AttentionModel)  # pointer networks have a class of their own

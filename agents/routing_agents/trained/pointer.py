@@ -19,9 +19,9 @@ from routing_agents.policies.pointer.sequences import Order
 from routing_agents.policies.pointer.tasks import TASKS, Task
 from routing_agents.search.beam import Beam
 from routing_agents.trained.model import Strategy, TrainedModel, choose_decoding
-from routing_gym.arrays import cast_instance
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
+from routing_gym.problems.checks import checked_instance
 from routing_gym.problems.geometry import symmetry
 from routing_gym.rollout import Rollout
 
@@ -85,7 +85,7 @@ class TrainedPointer(TrainedModel):
         if isinstance(decoding, Beam) or decoding.sample:
             told = "a pointer network neither samples tours nor completes them; choose greedy or starts"
             raise ValueError(f"{self.path}: {told}")
-        instance = cast_instance(instance)
+        instance = checked_instance(problem, instance)
         coords = problem.rescale(instance).coords
         settings: dict[str, Any] = {"order": self.order, "width": decoding.num_tours, "each_once": True}
         found = []

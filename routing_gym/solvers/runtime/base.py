@@ -21,7 +21,7 @@ from routing_gym.arrays import FloatArray, IntArray, batch_size, cast_instance, 
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems import LISTED
-from routing_gym.problems.checks import check_integer, check_positive
+from routing_gym.problems.checks import check_integer, check_positive, checked_instance
 from routing_gym.solvers.runtime.cache import Store
 from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.progress import show_progress
@@ -157,11 +157,7 @@ class Solver(ABC):
         """
         num_workers = check_integer("num_workers", num_workers, 0)
         self.check(problem)
-        if not isinstance(instance, problem.instance_type):
-            expected, found = problem.instance_type.__name__, type(instance).__name__
-            raise TypeError(f"instance: expected a {expected} of {problem.name}, got {found}")
-        instance = cast_instance(instance)
-        problem.validate(instance)
+        instance = checked_instance(problem, instance)
         if self.needs_symmetry and not problem.asymmetric:
             self.check_symmetry(instance)
         self.load()
