@@ -79,8 +79,8 @@ class Args(RunArgs):
 
     local = ("runs", "init_from", "resume", "plan")
     advanced = ("env_kwargs", "generator", "variants", "decay", "max_grad_norm", "force_starts", "symmetries")
-    advanced += ("patience", "hours", "average", "loss", "baseline_size", "held_out", "attention", "pointer")
-    advanced += ("processes", "threads", "profile", "log", "runs", "plan")
+    advanced += ("patience", "hours", "average", "loss", "baseline_size", "held_out", "held_out_file", "attention")
+    advanced += ("pointer", "processes", "threads", "profile", "log", "runs", "plan")
 
     env_id: str = "routing/TSP-20"
     """Problem and number of nodes, as in routing/CVRP-50: TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP,
@@ -98,10 +98,11 @@ class Args(RunArgs):
     sizes: tuple[int, int] | None = None
     """Smallest and largest number of nodes to train on, drawn for each batch; the held-out instances keep the size of
     the id."""
-    generator: Literal["uniform", "mixed", "x", "windows", "roads", "random"] = "uniform"
+    generator: str = "uniform"
     """Distribution of the training instances: uniform; mixed (uniform and clustered); x (as in CVRPLIB's set X; CVRP,
-    SDVRP); windows (subproblems of large-neighbourhood search; TSPFE); roads (matrices of lengths along streets) or
-    random (matrices of random lengths). The held-out instances are always those that the problem generates itself."""
+    SDVRP); windows (subproblems of large-neighbourhood search; TSPFE); roads (matrices of lengths along streets);
+    random (matrices of random lengths); or one that you add to routing_gym.generators.GENERATORS. The held-out
+    instances are those that the problem generates itself, or those of --held-out-file."""
     variants: bool = False
     """Train one model for this problem of the VRP family and all that lack some of its attributes (sixteen for
     OVRPBLTW), one of them per batch. The held-out instances are those of the id."""
@@ -131,15 +132,18 @@ class Args(RunArgs):
     num_tours: int = 8
     """Number of sampled tours per instance with the shared baseline."""
     force_starts: bool = False
-    """Start tour k of the shared baseline at node k, like POMO, if the problem allows it (TSP, CVRP). This suits
-    multi-start decoding; the first node of a single greedy tour is then never learnt."""
+    """Start tour k of the shared baseline at node k, like POMO, for problems whose tours may start at any node (TSP,
+    CVRP). This suits multi-start decoding; the first node of a single greedy tour is then never learnt."""
     symmetries: bool = False
     """Sample tour k of the shared baseline under the k-th of the eight symmetries of the square (Kim et al. 2022), for
     problems with coordinates; with matrices under the k-th order of the nodes' codes. Each is encoded separately."""
     baseline_size: int = 10_000
     """Number of instances in the t-test of the rollout baseline."""
     held_out: int = 1_000
-    """Number of held-out instances for the greedy cost and the gap after each epoch."""
+    """Number of held-out instances for the greedy cost after each epoch and, for TSP, the gap."""
+    held_out_file: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """File with the held-out instances, of which the first --held-out are taken: an .npz file of
+    routing_gym.data.save_npz, rl4co or RouteFinder."""
     model: Literal["attention", "pointer"] = "attention"
     """Kind of network: the attention model, or a pointer network (TSP only)."""
     attention: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(nearness=True)
@@ -223,9 +227,14 @@ class Args(RunArgs):
         """Build the problem, and check that the variants and the generator fit it.
 
         Raises:
-            ValueError: There is no such problem, or they do not fit.
+            ValueError: There is no such problem or generator, or they do not fit.
         """
         problem = runs.problem_of(self.env_id, self.env_kwargs)
+        if self.generator not in GENERATORS:
+            told = (
+                "add one of your own to routing_gym.generators.GENERATORS, in a module that ROUTING_GYM_PROBLEMS names"
+            )
+            raise ValueError(f"--generator {self.generator!r}: choose one of {', '.join(GENERATORS)}, or {told}")
         if self.variants and len(problem.variants) == 1:
             raise ValueError(f"--variants takes a problem of the VRP family, such as OVRPBLTW-50; got {self.env_id}")
         others = runs.read_settings(self.env_kwargs).keys() - {"num_nodes", "capacity", "matrices"}
@@ -233,6 +242,9 @@ class Args(RunArgs):
             raise ValueError(
                 f"--variants: all have num_nodes, capacity and matrices; leave out {', '.join(sorted(others))}"
             )
+        if self.variants and self.attention.normalization == "batch":
+            told = "each batch has one problem, whose statistics suit no other; add --normalization instance"
+            raise ValueError(f"--variants: {told}")
         for size in self.sizes or (problem.num_nodes,):
             rng = stream(self.seed, runs.TRAINING_STREAM, 0)
             GENERATORS[self.generator](self.variant(problem.name, size), rng, 1)
@@ -358,7 +370,8 @@ class ReinforceTrainer(Trainer):
         self.baseline = make_baseline(args, self.problem, self.model)
         self.loss = distributed.parallel(Reinforce(self.model, self.baseline, LOSSES[args.loss]))
         self.average = WeightAverage(self.model, args.average) if args.average else None
-        self.held_out = to_backend(runs.held_out_instances(self.problem, args.held_out), "torch", self.device)
+        given = held_out.instances(self.problem, args.held_out, args.held_out_file)
+        self.held_out = to_backend(given, "torch", self.device)
         self.sums = torch.zeros(4, dtype=torch.float64, device=self.device)  # over the epoch so far, see `update`
 
     @property
@@ -367,7 +380,7 @@ class ReinforceTrainer(Trainer):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return held_out.table_columns(self.problem, self.args.baseline)
+        return held_out.table_columns(self.problem, self.args.baseline, self.reference)
 
     @property
     def result(self) -> PolicyNetwork:

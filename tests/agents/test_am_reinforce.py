@@ -53,7 +53,8 @@ from routing_agents.training.baselines import ExponentialBaseline, NoBaseline, R
 from routing_agents.training.report import Report
 from routing_agents.training.stopping import StopRequest
 from routing_gym.arrays import to_backend
-from routing_gym.data import load_npz
+from routing_gym.data import load_npz, save_npz
+from routing_gym.generators import GENERATORS
 from routing_gym.problems import PROBLEMS, TSP, make_problem
 from routing_gym.solvers import FastTSP
 
@@ -150,8 +151,9 @@ def test_baseline_values_by_hand():
     cost = torch.tensor([[1.0, 2.0, 6.0]])
     shared = SharedBaseline(PROBLEMS["OP"](5), 3)
     assert shared.value(None, None, cost).tolist() == [[4.0, 3.5, 1.5]]
-    assert not SharedBaseline(PROBLEMS["OP"](5), 3, force_starts=True).force_starts
     assert SharedBaseline(PROBLEMS["TSP"](5), 3, force_starts=True).force_starts
+    with pytest.raises(ValueError, match="force_starts: the first node of a tour matters in OP"):
+        SharedBaseline(PROBLEMS["OP"](5), 3, force_starts=True)
     average = ExponentialBaseline()
     assert average.value(None, None, cost).item() == pytest.approx(3.0)
     assert average.value(None, None, torch.tensor([[8.0]])).item() == pytest.approx(4.0)
@@ -450,6 +452,38 @@ def test_a_pointer_network_goes_on_from_solved_examples(tiny, tmp_path):
         ReinforceTrainer(replace(tiny, init_from=learnt))
 
 
+def test_a_generator_of_ones_own(tiny, monkeypatch):
+    """Its instances are trained on, and the held-out ones come from a file; the problem, and so all else, stays."""
+    problem = make_problem("CVRP", 10)
+    args = replace(tiny, env_id="routing/CVRP-10", generator="corner", held_out_file=str(tiny.runs / "corner.npz"))
+    with pytest.raises(ValueError, match="--generator 'corner': choose one of uniform, .*, or add one of your own"):
+        ReinforceTrainer(args)
+
+    def corner(problem, rng, batch_size):
+        instance = problem.generate(rng, batch_size)
+        return replace(instance, coords=instance.coords / 4)
+
+    monkeypatch.setitem(GENERATORS, "corner", corner)
+    instance = corner(problem, np.random.default_rng(0), 5)
+    save_npz(args.held_out_file, problem, instance)
+    trainer = ReinforceTrainer(replace(args, held_out=3))
+    assert trainer.batch()[1].coords.max() <= 0.25
+    assert torch.equal(trainer.held_out.coords, torch.tensor(instance.coords[:3]))
+    folder = am_reinforce.main(replace(args, epochs=1))
+    monkeypatch.delitem(GENERATORS, "corner")
+    assert routing_agents.load(folder).problem == problem  # whoever uses it needs no generator
+    with pytest.raises(ValueError, match="--generator 'corner': choose one of"):
+        am_reinforce.main(Args(resume=folder))
+
+
+@pytest.mark.parametrize("env_id", ["routing/CVRP-11", "routing/SDVRP-10"])
+def test_held_out_instances_of_something_else(tiny, env_id):
+    path, problem = tiny.runs / "ten.npz", make_problem("CVRP", 10)
+    save_npz(path, problem, problem.generate(np.random.default_rng(0), 2))
+    with pytest.raises(ValueError, match=r"--held-out-file .*ten.npz: instances of CVRP\(num_nodes=10.*; expected .*"):
+        ReinforceTrainer(replace(tiny, env_id=env_id, held_out_file=str(path)))
+
+
 def test_range_of_sizes(tiny):
     """Batches of 5 to 8 nodes, each size drawn; the problem's own rules, such as capacities, follow the size."""
     trainer = ReinforceTrainer(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8)))
@@ -466,8 +500,12 @@ def test_range_of_sizes(tiny):
     assert load_model(folder)[1].num_nodes == 10
 
 
+def of_variants(tiny: Args, env_id: str) -> Args:
+    return replace(tiny, env_id=env_id, variants=True, attention=replace(tiny.attention, normalization="instance"))
+
+
 def test_variants_with_pairs(tiny):
-    trainer = ReinforceTrainer(replace(tiny, env_id="routing/PDVRPTW-10", variants=True))
+    trainer = ReinforceTrainer(of_variants(tiny, "routing/PDVRPTW-10"))
     drawn = {trainer.batch_problem(trainer.step).name for trainer.step in range(30)}
     assert drawn == {"PDVRP", "PDVRPTW"}
     for trainer.step in range(5):
@@ -476,7 +514,7 @@ def test_variants_with_pairs(tiny):
 
 def test_one_model_for_a_family(tiny):
     """Batches of VRPTW and CVRP, each drawn; the model solves both, and no others. What CVRP lacks are zeros to it."""
-    trainer = ReinforceTrainer(args := replace(tiny, env_id="routing/VRPTW-10", variants=True))
+    trainer = ReinforceTrainer(args := of_variants(tiny, "routing/VRPTW-10"))
     drawn = {trainer.batch_problem(trainer.step) for trainer.step in range(20)}
     assert drawn == {make_problem("CVRP", 10), make_problem("VRPTW", 10)}
     model = routing_agents.load(am_reinforce.main(replace(args, epochs=1)))
@@ -499,6 +537,8 @@ def test_one_model_for_a_family(tiny):
 def test_variants_are_of_the_vrp_family(tiny):
     with pytest.raises(ValueError, match="--variants takes a problem of the VRP family, .*; got routing/TSP-10"):
         ReinforceTrainer(replace(tiny, variants=True))
+    with pytest.raises(ValueError, match="--variants: each batch has one problem, .* add --normalization instance"):
+        ReinforceTrainer(replace(tiny, env_id="routing/VRPTW-10", variants=True))
     limited = replace(tiny, env_id="routing/VRPL-10", env_kwargs={"max_length": "2.9"})
     with pytest.raises(ValueError, match="--variants: all have num_nodes, capacity and matrices; leave out max_length"):
         ReinforceTrainer(replace(limited, variants=True))
@@ -514,10 +554,12 @@ def test_resume_refuses_other_arguments(run):
         am_reinforce.main(Args(resume=run, epochs=9, learning_rate=1.0))
 
 
-def test_resume_of_a_finished_run_changes_nothing(run):
+def test_resume_of_a_finished_run_changes_nothing(run, capsys):
     before = [(run / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")]
     am_reinforce.main(Args(resume=run))
     assert [(run / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")] == before
+    told = f"This run had ended already. Train longer in a new run, with --init-from {run}"
+    assert told in capsys.readouterr().out
 
 
 def test_prizes_are_shown_as_prizes(tiny, capsys):
@@ -525,10 +567,10 @@ def test_prizes_are_shown_as_prizes(tiny, capsys):
     folder = am_reinforce.main(replace(tiny, env_id="routing/OP-5", epochs=1))
     out, (row,) = capsys.readouterr().out, logged(folder)
     assert row["greedy"] < 0
-    assert f"{'epoch':>12}{'prize':>12}{'greedy':>12}{'gap':>12}" in out
+    assert f"{'epoch':>12}{'prize':>12}{'greedy':>12}{'inst/s':>12}" in out
     assert f"{1:>12}{-row['cost']:>12.4f}{-row['greedy']:>12.4f}" in out
     assert f"Best greedy prize on held-out instances: {-row['greedy']:.4f} (epoch 1)." in out
-    shown = held_out.table_columns(PROBLEMS["OP"](5), "none")
+    shown = held_out.table_columns(PROBLEMS["OP"](5), "none", None)
     assert [(column.title or column.key, column.sign) for column in shown][:4] == [
         ("epoch", 1),
         ("prize", -1),

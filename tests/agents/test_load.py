@@ -83,6 +83,7 @@ def test_an_instance_with_several_depots():
     assert all(route[0] == route[-1] < 3 <= min(route[1:-1]) for route in solution.routes)
     assert solution.tour[0] == solution.routes[0][0]
 
+
 def test_malformed_batches_are_refused(models):
     """What solvers refuse, networks refuse, too, instead of returning tours that mean nothing."""
     problem, model = make_problem("TSP", 12), models["TSP"]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from routing_agents import checkpoint
 from routing_agents.optimizers import optimizer_tensors
-from routing_agents.policies.attention.decoding import num_symmetries, solve
+from routing_agents.policies.attention.decoding import first_nodes, num_symmetries, solve
 from routing_agents.policies.attention.memory import MOST_TOURS
 from routing_agents.policies.attention.value import CostCritic
 from routing_agents.policies.protocol import PolicyNetwork
@@ -213,11 +213,12 @@ class SharedBaseline(Baseline):
     Args:
         problem: Problem to train on.
         num_tours: Number of tours per instance.
-        force_starts: Whether to force the starts, on problems with `any_first_node`.
+        force_starts: Whether to force the starts, for problems with `any_first_node`.
         symmetries: Whether to sample each tour under a different symmetry.
 
     Raises:
-        ValueError: There are fewer than two tours, more forced starts than nodes, or more tours than symmetries.
+        ValueError: There are fewer than two tours, forced starts that the problem does not allow, or more tours than
+            symmetries.
     """
 
     def __init__(
@@ -226,9 +227,9 @@ class SharedBaseline(Baseline):
         if num_tours < 2:
             raise ValueError(f"the shared baseline compares tours of one instance: num_tours >= 2, got {num_tours}")
         self.num_tours = num_tours
-        self.force_starts = force_starts and problem.any_first_node
-        if self.force_starts and num_tours > problem.num_nodes:
-            raise ValueError(f"{num_tours} forced starts exceed the {problem.num_nodes} nodes; choose fewer tours")
+        if force_starts:
+            first_nodes(problem, num_tours)  # raises if the problem has not so many
+        self.force_starts = force_starts
         self.symmetries = symmetries
         if symmetries and num_symmetries(problem) == 1:
             raise ValueError(f"symmetries: {problem.name} has neither coordinates nor a matrix; leave them out")

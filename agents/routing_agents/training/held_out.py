@@ -9,15 +9,42 @@ from routing_agents import checkpoint, runs
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.training.report import Column
-from routing_gym import render
+from routing_gym import data, render
 from routing_gym.arrays import select, to_backend
+from routing_gym.data.peers import is_peer_npz
 from routing_gym.problem import AnyProblem
 
 
-def table_columns(problem: AnyProblem, baseline: str) -> tuple[Column, ...]:
+def instances(problem: AnyProblem, count: int, file: str = "") -> Any:
+    """Return the first `count` held-out instances (NumPy) of a problem: of a file, or the same for all runs.
+
+    Args:
+        problem: Problem of the instances.
+        count: Largest number of instances.
+        file: Path of an .npz file of `data.save_npz`, rl4co or RouteFinder; empty for generated instances.
+
+    Raises:
+        ValueError: The file cannot be read, or holds another problem or size.
+        OSError: The file cannot be opened.
+    """
+    if not file:
+        return runs.held_out_instances(problem, count)
+    path = Path(file)
+    if is_peer_npz(path):
+        read = data.load_peer_npz(path, problem.name)
+        found, instance = read.problem, read.instance
+    else:
+        found, instance = data.load_npz(path)
+    if (found.name, found.num_nodes, found.matrices) != (problem.name, problem.num_nodes, problem.matrices):
+        raise ValueError(f"--held-out-file {file}: instances of {found}; expected {problem}")
+    problem.validate(instance)
+    return select(instance, slice(0, count))
+
+
+def table_columns(problem: AnyProblem, baseline: str, reference: float | None) -> tuple[Column, ...]:
     """Return the columns of the live table; prizes, which are negative costs, are shown as prizes.
 
-    The mean of the shared baseline is the mean cost, so it has no column.
+    The mean of the shared baseline is the mean cost, so it has no column; nor has the gap without a reference.
     """
     name, sign = runs.shown_cost(problem, 1)
     return (
@@ -25,7 +52,7 @@ def table_columns(problem: AnyProblem, baseline: str) -> tuple[Column, ...]:
         Column("cost", ".4f", title=name, curve=f"sampled {name}, training", sign=sign),
         *([] if baseline == "shared" else [Column("baseline", ".4f", sign=sign)]),
         Column("greedy", ".4f", curve=f"greedy {name}, held out", sign=sign),
-        Column("gap", ".2%"),
+        *([] if reference is None else [Column("gap", ".2%")]),
         Column("instances_per_second", ".0f", title="inst/s"),
     )
 

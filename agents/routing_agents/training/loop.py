@@ -236,6 +236,8 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
         stop = stack.enter_context(StopRequest(second_is_final=not distributed.launched()))
         run = Session(trainer, folder, report, stop, profiler)
         run.stop_if_enough()  # for a resumed run that had ended already
+        if saved is not None and report is not None and (stop.requested or trainer.step >= trainer.args.total_steps):
+            report.say(f"This run had ended already. Train longer in a new run, with --init-from {folder}")
         yield run
         run.end()
     distributed.stop()
