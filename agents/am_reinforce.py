@@ -38,7 +38,7 @@ from routing_agents.arguments import flags
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
 from routing_agents.policies.attention.decoding import Choice, decode, log_probability, sampling_choice
 from routing_agents.policies.attention.features import features_of
-from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.model import NETWORKS, ModelConfig
 from routing_agents.policies.attention.saved import describe, warm_start
 from routing_agents.policies.attention.value import CostCritic
 from routing_agents.policies.attention.views import symmetric_views
@@ -144,8 +144,9 @@ class Args(RunArgs):
     held_out_file: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
     """File with the held-out instances, of which the first --held-out are taken: an .npz file of
     routing_gym.data.save_npz, rl4co or RouteFinder."""
-    model: Literal["attention", "pointer"] = "attention"
-    """Kind of network: the attention model, or a pointer network (TSP only)."""
+    model: str = "attention"
+    """Kind of network: attention, the attention model; pointer, a pointer network (TSP only); or one that you add to
+    routing_agents.policies.attention.model.NETWORKS."""
     attention: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(nearness=True)
     """Sizes and options of the attention model."""
     pointer: PointerConfig = PointerConfig()
@@ -186,7 +187,7 @@ class Args(RunArgs):
         if self.loss != "reinforce" and self.baseline != "shared":
             found = f"--baseline {self.baseline} samples one"
             raise ValueError(f"--loss {self.loss} compares several tours of an instance; {found}, take shared")
-        unused = "pointer" if self.model == "attention" else "attention"
+        unused = "attention" if self.model == "pointer" else "pointer"
         usual = getattr(type(self), unused)  # the default
         if getattr(self, unused) != usual:
             given = next(flags(self, dataclasses.replace(self, **{unused: usual})))
@@ -218,8 +219,8 @@ class Args(RunArgs):
 
     def chosen(self) -> Args:
         """Return the arguments with the optimiser and the learning rate that are used if none are given."""
-        optimizer = self.optimizer or ("muon" if self.model == "attention" else "adam")
-        usual = LEARNING_RATES[optimizer] if self.model == "attention" else 1e-3
+        optimizer = self.optimizer or ("adam" if self.model == "pointer" else "muon")
+        usual = 1e-3 if self.model == "pointer" else LEARNING_RATES[optimizer]
         rate = usual if self.learning_rate is None else self.learning_rate
         return dataclasses.replace(self, optimizer=optimizer, learning_rate=rate)
 
@@ -315,11 +316,14 @@ def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
     """Build the network specified by `args`.
 
     Raises:
-        ValueError: A pointer network is requested for a problem other than the TSP.
+        ValueError: There is no such network, or a pointer network is requested for a problem other than the TSP.
     """
     generator = torch.Generator().manual_seed(args.seed)
-    if args.model == "attention":
-        return AttentionModel(features_of(problem), args.attention, generator)
+    if args.model in NETWORKS:
+        return NETWORKS[args.model](features_of(problem), args.attention, generator)
+    if args.model != "pointer":
+        told = "add one of your own to routing_agents.policies.attention.model.NETWORKS"
+        raise ValueError(f"--model {args.model!r}: choose one of {', '.join(NETWORKS)}, pointer, or {told}")
     if problem.name != PointerPolicy.problem:
         raise ValueError(
             f"--model pointer answers {PointerPolicy.problem} only, got {args.env_id}; take --model attention"

@@ -44,7 +44,7 @@ from helpers import (
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint, runs
 from routing_agents.policies.attention.decoding import solve
-from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.attention.model import NETWORKS, AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import load_model
 from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.runs import choose_device, reference_cost
@@ -482,6 +482,36 @@ def test_held_out_instances_of_something_else(tiny, env_id):
     save_npz(path, problem, problem.generate(np.random.default_rng(0), 2))
     with pytest.raises(ValueError, match=r"--held-out-file .*ten.npz: instances of CVRP\(num_nodes=10.*; expected .*"):
         ReinforceTrainer(replace(tiny, env_id=env_id, held_out_file=str(path)))
+
+
+def test_a_network_of_ones_own(tiny, monkeypatch):
+    """Its layers replace the encoder's; training, resuming and loading find it by name."""
+
+    class Mean(torch.nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.own, self.others = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, dim)
+
+        def forward(self, x, shift=None):
+            return x + torch.relu(self.own(x) + self.others(x.mean(dim=1, keepdim=True)))
+
+    class DeepSets(AttentionModel):
+        def make_layer(self):
+            return Mean(self.config.embed_dim)
+
+    args = replace(tiny, env_id="routing/CVRP-10", model="deep-sets", epochs=2, name="mine")
+    with pytest.raises(ValueError, match="--model 'deep-sets': choose one of attention, pointer, or add one"):
+        am_reinforce.main(args)
+    monkeypatch.setitem(NETWORKS, "deep-sets", DeepSets)
+    folder, _ = check_resumption(monkeypatch, am_reinforce, ReinforceTrainer, args, 3)
+    assert type(routing_agents.load(folder).network) is DeepSets
+    started = ReinforceTrainer(replace(args, env_id="routing/CVRP-12", init_from=folder))
+    assert "new: none" in started.started_from
+    monkeypatch.delitem(NETWORKS, "deep-sets")
+    with pytest.raises(
+        checkpoint.CheckpointError, match="a network of kind 'deep-sets'; known are attention, and those that are"
+    ):
+        routing_agents.load(folder)
 
 
 def test_range_of_sizes(tiny):

@@ -141,9 +141,13 @@ class Encoder(nn.Module):
         self.embed_node = nn.Linear(len(features.node_inputs), config.embed_dim)
         if features.depot:
             self.embed_depot = nn.Linear(len(features.depot_inputs), config.embed_dim)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(self.make_layer() for _ in range(config.num_layers))
         if features.per_edge:
             self.embed_edge = self.edge_network(config.num_layers * config.num_heads)
+
+    def make_layer(self) -> nn.Module:
+        """Return a new layer: from embeddings (B, A, d) and scores of pairs, see `EncoderLayer`, to embeddings."""
+        return EncoderLayer(self.config)
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator | None) -> None:

@@ -356,3 +356,6 @@ class AttentionModel(Encoder, PolicyNetwork):
         shift = (weights * remaining).sum(dim=-1, keepdim=True) * shift_value.view(num_heads, 1, -1)
         glimpse = self.refine(merge_heads(weights @ encoding.values + shift), query)
         return glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
+
+
+NETWORKS: dict[str, type[AttentionModel]] = {"attention": AttentionModel}  # by name; add a subclass of your own

@@ -13,18 +13,21 @@ from routing_agents.checkpoint import group, last_run, load, load_network, load_
 from routing_agents.header import CheckpointError, from_json
 from routing_agents.policies.attention.encoder import ModelConfig
 from routing_agents.policies.attention.features import Features, features_of
-from routing_agents.policies.attention.model import AttentionModel
+from routing_agents.policies.attention.model import NETWORKS, AttentionModel
 from routing_agents.runs import BEST
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
+USUAL = "attention"  # network of headers that name none
 EDGE_NETWORKS = ("embed_edge", "embed_edge_logits")
 EDGE_OUTPUTS = {f"{network}.2.{kind}" for network in EDGE_NETWORKS for kind in ("weight", "bias")}  # of the last layers
 
 
 def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
     """Return the part of the header from which `rebuild` builds problem and model."""
-    return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}
+    name = next((name for name, kind in NETWORKS.items() if kind is type(model)), USUAL)
+    own = {} if name == USUAL else {"network": name}
+    return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config), **own}
 
 
 def load_model(path: str | Path) -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
@@ -33,9 +36,19 @@ def load_model(path: str | Path) -> tuple[AttentionModel, AnyProblem, dict[str, 
 
 
 def rebuild(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:
-    """Build the network that a header describes, with fresh weights, and the problem it was trained on."""
+    """Build the network that a header describes, with fresh weights, and the problem it was trained on.
+
+    Raises:
+        CheckpointError: The kind of network is unknown.
+    """
+    name = header.get("network", USUAL)
+    if name not in NETWORKS:
+        raise CheckpointError(
+            f"a network of kind {name!r}; known are {', '.join(NETWORKS)}, and those that are added to "
+            "routing_agents.policies.attention.model.NETWORKS in a module that ROUTING_GYM_PROBLEMS names"
+        )
     problem = make_problem(header["problem"], **header["settings"])
-    return AttentionModel(features_of(problem), from_json(ModelConfig, header["model"], "model")), problem
+    return NETWORKS[name](features_of(problem), from_json(ModelConfig, header["model"], "model")), problem
 
 
 def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, Any]]]:
