@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -405,8 +406,12 @@ def test_warm_start_keeps_what_fits(tiny, capsys):
     assert latest["metrics"] == {"instances": 3 * 8}  # steps of so many
     am_reinforce.main(replace(small, env_id="routing/SDVRP-10", init_from=cvrp / "best.safetensors", name="sdvrp"))
     assert "of CVRP with 10 nodes; new: project_step.weight" in capsys.readouterr().out
-    with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'embed_dim': 16.* asked for is .*32"):
+    with pytest.raises(checkpoint.CheckpointError, match="a network with embed_dim 16, .*; add --embed-dim 16 --num-"):
         ReinforceTrainer(replace(tiny, init_from=tsp, attention=ModelConfig(embed_dim=32)))
+    other = replace(tiny.attention, embed_dim=32, feed_forward_dim=8, glimpse_layer=4, nearness=True)
+    differ = re.escape("embed_dim 16, feed_forward_dim 16; add --embed-dim 16 --feed-forward-dim 16")
+    with pytest.raises(checkpoint.CheckpointError, match=rf"best\.safetensors: a network with {differ}$"):
+        ReinforceTrainer(replace(tiny, init_from=tsp, attention=other))
     published = ReinforceTrainer(replace(tiny, init_from=Path("TSP-20"), attention=ModelConfig()))
     assert "tsp-20.safetensors: kept" in published.started_from
     with pytest.raises(ValueError, match="'tsp-7' is neither a run or checkpoint, nor"):
@@ -448,8 +453,11 @@ def test_a_pointer_network_goes_on_from_solved_examples(tiny, tmp_path):
     model = routing_agents.load(am_reinforce.main(args))
     assert model.problem.num_nodes == 10
     assert sorted(model.solve([[0, 0], [3, 0], [3, 4]]).tour) == [0, 1, 2]
-    with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'encoder'.* asked for is .*'embed_dim'"):
+    with pytest.raises(checkpoint.CheckpointError, match="of another kind: it has encoder, .*, and this one embed_dim"):
         ReinforceTrainer(replace(tiny, init_from=learnt))
+    units = replace(args.pointer, units=8, mask_chosen=False)
+    with pytest.raises(checkpoint.CheckpointError, match=r"; add --pointer\.units 16 --pointer\.mask-chosen$"):
+        ReinforceTrainer(replace(args, pointer=units))
 
 
 def test_a_generator_of_ones_own(tiny, monkeypatch):

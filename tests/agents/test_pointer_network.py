@@ -78,13 +78,17 @@ def test_every_task_is_learnt(tiny, task, sizes, order, answer):
 def test_warm_start_keeps_what_fits(tiny):
     """Weights that know hulls begin to learn triangulations; an LSTM's are no transformer's."""
     hulls = pointer_network.main(replace(tiny, task="convex-hull", sizes=(5, 5), epochs=1))
+    normalized = replace(tiny.model, normalization="batch")
+    batch = pointer_network.main(replace(tiny, task="convex-hull", sizes=(5, 5), epochs=1, model=normalized, name="b"))
     trainer = PointerTrainer(replace(tiny, task="delaunay", sizes=(6, 6), init_from=hulls))
     assert trainer.started_from.endswith("of the task convex-hull; new: none")
     known = load_network(hulls)[0].state_dict()
     assert all(torch.equal(value, known[name]) for name, value in trainer.model.state_dict().items())
     assert trainer.history[0]["metrics"]["instances"] == 24
-    with pytest.raises(CheckpointError, match=r"a network of .*'transformer'.* asked for is .*'lstm'"):
+    with pytest.raises(CheckpointError, match="a network with encoder transformer; add --encoder transformer$"):
         PointerTrainer(replace(tiny, init_from=hulls, model=replace(tiny.model, encoder="lstm")))
+    with pytest.raises(CheckpointError, match="a network with batch normalization; .*: add --normalization batch$"):
+        PointerTrainer(replace(tiny, init_from=batch))
 
 
 def test_a_gradient_that_is_no_number(tiny, monkeypatch):

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from routing_agents.checkpoint import group, last_run, load, load_network, load_weights, origin
 from routing_agents.header import CheckpointError, from_json
 from routing_agents.policies.attention.encoder import ModelConfig
 from routing_agents.policies.attention.features import Features, features_of
 from routing_agents.policies.attention.model import NETWORKS, AttentionModel
+from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import BEST
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -21,6 +22,9 @@ from routing_gym.problems import make_problem
 USUAL = "attention"  # network of headers that name none
 EDGE_NETWORKS = ("embed_edge", "embed_edge_logits")
 EDGE_OUTPUTS = {f"{network}.2.{kind}" for network in EDGE_NETWORKS for kind in ("weight", "bias")}  # of the last layers
+
+# These options may differ in a warm start, because they leave the shapes of the paper's layers unchanged.
+MAY_DIFFER = ("normalization", "nearness", "edge_logits", "glimpse_layer")
 
 
 def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
@@ -70,17 +74,19 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     """
     path = path / BEST if path.is_dir() else path
     tensors, header = load(path)
-    wanted, found = asdict(model.config), header.get("model")
-    # These options may differ, because they leave the shapes of the paper's layers unchanged.
-    may_differ = ("normalization", "nearness", "edge_logits", "glimpse_layer")
-    options = {key: wanted[key] for key in may_differ if key in wanted}
-    if not isinstance(found, dict) or {**found, **options} != wanted:
-        raise CheckpointError(f"{path}: a network of {found}; asked for is {wanted}")
+    wanted, found = asdict(model.config), header.get("model", {})
+    sizes = [key for key in wanted if key not in MAY_DIFFER]
+    if {*found} - {*MAY_DIFFER} != {*sizes}:
+        told = f"it has {', '.join(found) or 'no sizes'}, and this one {', '.join(wanted)}"
+        raise CheckpointError(f"{path}: a network of another kind: {told}; take a run of the same kind of network")
+    if differ := {key: found[key] for key in sizes if found[key] != wanted[key]}:
+        told = ", ".join(f"{key} {value}" for key, value in differ.items())
+        raise CheckpointError(f"{path}: a network with {told}; add {as_options(differ, model)}")
     norm, chosen = found.get("normalization"), wanted.get("normalization")
     if norm != chosen and chosen == type(model.config)().normalization and found.get("encoder") != "lstm":
-        option = "normalization" if isinstance(model, AttentionModel) else "pointer.normalization"
         told = f"with {chosen}, the default, its weights are worth little"
-        raise CheckpointError(f"{path}: a network with {norm} normalization; {told}: add --{option} {norm}")
+        option = as_options({"normalization": norm}, model)
+        raise CheckpointError(f"{path}: a network with {norm} normalization; {told}: add {option}")
     weights, expected = group(tensors, "model"), model.state_dict()
     if isinstance(model, AttentionModel):  # other networks read the same inputs for every problem
         features = features_of(rebuild(header)[1])
@@ -97,6 +103,20 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     history = [*header.get("history", []), last_run(header)]
     told = f"{path}: kept {len(kept)} tensors of {origin(header)}; new: {', '.join(new) or 'none'}"
     return told + (f"; left out: {', '.join(unused)}" if unused else ""), history
+
+
+def as_options(settings: dict[str, Any], model: nn.Module) -> str:
+    """Return the options of the script that trains `model` for settings of its network."""
+    is_pointer_policy = isinstance(model, PolicyNetwork) and not isinstance(model, AttentionModel)
+    prefix = "--pointer." if is_pointer_policy else "--"
+    words = []
+    for key, value in settings.items():
+        option = key.replace("_", "-")
+        if type(value) is bool:
+            words.append(prefix + "no-" * (not value) + option)
+        else:
+            words.append(f"{prefix}{option} {value}")
+    return " ".join(words)
 
 
 def inputs_of(features: Features, model: AttentionModel) -> dict[str, tuple[str, ...]]:
