@@ -5,7 +5,9 @@
 - RouteFinder (Berto et al. 2025) writes an .npz with `locs`, `demand_linehaul` and so on; demands are fractions of the
   capacity, and a missing attribute of an instance is infinite. A file with several depots has `num_depots`. The best
   known costs of `50.npz` are in `50_sol_pyvrp.npz`. rl4co's files of the same problems have demands of depots, too.
-- rl4co's `generate_data` writes an .npz with the arrays of Kool et al.'s pickles, and `locs` for the coordinates.
+- rl4co's `generate_data` writes an .npz with the arrays of Kool et al.'s pickles, and `locs` for the coordinates. Its
+  generators of instances, saved by `save_tensordict_to_npz`, have the same arrays; for CVRP, demands are fractions of
+  the capacity, which has shape (N, 1).
 - An .npz with members such as `VRPTW/coords` holds several variants, named like the columns of this package.
 
 The last may also hold the best known cost of each instance. Variants with different rules are refused: backhauls of
@@ -182,10 +184,34 @@ def one_variant(members: Columns, name: str) -> tuple[str, Columns]:
 def rl4co(members: Columns, name: str) -> tuple[str, Columns]:
     """Return the problem of a file of rl4co, and its columns as those of the paper's pickles."""
     known = RL4CO[frozenset(members)]
-    for key in {"demand", "capacity"} & members.keys():
-        if (members[key] != np.rint(members[key])).any():
-            raise ValueError(f"{key}: expected whole numbers")
-    return name if name in known else known[0], {RENAMED.get(key, key): values for key, values in members.items()}
+    columns = {RENAMED.get(key, key): values for key, values in members.items()}
+    if "demand" in columns:
+        demand, capacity = columns["demand"].astype(np.float64), columns["capacity"].reshape(-1).astype(np.float64)
+        if not are_whole(capacity):
+            raise ValueError("capacity: expected whole numbers")
+        if (demand <= 1).all() and not are_whole(demand):  # fractions of the capacity
+            demand = whole(demand * capacity[:, None], "demand times capacity")
+        if not are_whole(demand):
+            raise ValueError("demand: expected whole numbers, or fractions of the capacity, which are at most 1")
+        columns |= {"demand": demand, "capacity": capacity}
+    return name if name in known else known[0], columns
+
+
+def are_whole(numbers: npt.NDArray[np.float64]) -> bool:
+    """Return whether all numbers are finite and whole."""
+    return bool((np.isfinite(numbers) & (numbers == np.rint(numbers))).all())
+
+
+def whole(amounts: npt.NDArray[np.float64], told: str) -> npt.NDArray[np.float64]:
+    """Round products of fractions and capacities to the nearest whole numbers.
+
+    Raises:
+        ValueError: An amount is not within `WHOLE` of a whole number; the message begins with `told`.
+    """
+    rounded = np.rint(amounts)
+    if not (np.abs(amounts - rounded) < WHOLE).all():
+        raise ValueError(f"{told}: expected whole numbers")
+    return rounded
 
 
 def routefinder(members: Columns) -> tuple[str, Columns]:
@@ -203,9 +229,7 @@ def routefinder(members: Columns) -> tuple[str, Columns]:
     delivered, fetched = (
         np.asarray(members[f"demand_{kind}"], dtype=np.float64) * capacity[:, None] for kind in ("linehaul", "backhaul")
     )
-    demand, backhaul = np.rint(delivered + fetched), fetched > 0
-    if not (np.abs(delivered + fetched - demand) < WHOLE).all():
-        raise ValueError("demand times capacity_original: expected whole numbers")
+    demand, backhaul = whole(delivered + fetched, "demand times capacity_original"), fetched > 0
     if demand.shape[1] == coords.shape[1]:
         if demand[:, :num_depots].any():
             raise ValueError("demand: expected 0 at depots")

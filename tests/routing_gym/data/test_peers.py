@@ -150,6 +150,38 @@ def test_files_of_rl4co(name, tmp_path):
         data.load_peer_npz(tmp_path / "20.npz", "VRPTW")
 
 
+@pytest.mark.parametrize("capacity", [np.full((2, 1), 30.0), np.full(2, 30.0)], ids=["(N, 1)", "(N,)"])
+@pytest.mark.parametrize("name", ["CVRP", "SDVRP"])
+def test_fractions_of_the_capacity_in_a_file_of_rl4co(name, capacity, tmp_path):
+    """Its generator divides demands by the capacity: in float32, 7 / 30 times 30 is not exactly 7."""
+    demand = np.array([[7, 9, 1], [3, 30, 5]])
+    arrays = {"locs": np.zeros((2, 3, 2)), "depot": np.ones((2, 2)), "demand": demand / 30, "capacity": capacity}
+    np.savez(tmp_path / "3.npz", **{key: values.astype(np.float32) for key, values in arrays.items()})
+    found = data.load_peer_npz(tmp_path / "3.npz", name)
+    assert found.problem == make_problem(name, 3)
+    assert found.instance.demand.tolist() == [[0, 7, 9, 1], [0, 3, 30, 5]]
+    assert found.instance.capacity.tolist() == [30, 30]
+
+
+@pytest.mark.parametrize(
+    ("demand", "capacity", "message"),
+    [
+        ([[0.5]], [[5.0]], "demand times capacity: expected whole numbers"),
+        ([[1.5]], [30.0], "demand: expected whole numbers, or fractions of the capacity, which are at most 1"),
+        ([[3.0]], [30.5], "capacity: expected whole numbers"),
+        ([[np.nan]], [30.0], "demand: expected whole numbers"),
+        ([[np.inf]], [30.0], "demand"),
+        ([[31.0]], [30.0], "demand"),
+        ([[3.0]], [30.0, 30.0], "."),
+    ],
+)
+def test_refused_demands_of_rl4co(demand, capacity, message, tmp_path):
+    arrays = {"locs": np.zeros((1, 1, 2)), "depot": np.ones((1, 2)), "demand": np.array(demand)}
+    np.savez(tmp_path / "bad.npz", **arrays, capacity=np.array(capacity))
+    with pytest.raises(data.InvalidFile, match=rf"bad\.npz: .*{message}"):
+        data.load_peer_npz(tmp_path / "bad.npz")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -180,7 +212,7 @@ def test_other_archives_are_refused(tmp_path):
         "lacks 'service_time', without which": lacking,
         "found arrays x; expected those of RouteFinder, of rl4co's TSP, CVRP, OP or PCTSP": {"x": np.zeros(3)},
         "holds CVRP, VRPB; name one of them as the problem": {"VRPB/coords": np.zeros(3), "CVRP/coords": np.zeros(3)},
-        "demand: expected whole numbers": {
+        "demand times capacity: expected whole numbers": {
             "depot": np.zeros((2, 2)),
             "locs": np.zeros((2, 1, 2)),
             "demand": np.full((2, 1), 0.5),
