@@ -241,7 +241,8 @@ def routefinder(members: Columns) -> tuple[str, Columns]:
     }
     for letter, rows in present.items():
         if rows.any() != rows.all():
-            raise ValueError(f"{letter}: found in {rows.sum()} of {len(coords)} instances, expected all or none")
+            told = f"{letter}: found in {rows.sum()} of {len(coords)} instances, expected all or none"
+            raise ValueError(f"{told}; write the instances of each variant to a file of their own")
     letters = {letter for letter, rows in present.items() if rows.all()} | ({"MD"} if num_depots > 1 else set())
     if backhaul.any():
         kinds = members.get("backhaul_class", np.ones(len(coords))).reshape(-1)[backhaul.any(axis=1)]

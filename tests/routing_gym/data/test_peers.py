@@ -190,7 +190,7 @@ def test_refused_demands_of_rl4co(demand, capacity, message, tmp_path):
         ({"num_depots": np.full((2, 1), 3)}, "num_depots: expected the same number everywhere, from 1 to 2"),
         ({"num_depots": np.array([[1], [2]])}, "num_depots: expected the same number everywhere, from 1 to 2"),
         ({"demand_linehaul": np.full((2, 3), 0.6), "demand_backhaul": np.zeros((2, 3))}, "expected 0 at depots"),
-        ({"open_route": np.array([[True], [False]])}, "O: found in 1 of 2 instances, expected all or none"),
+        ({"open_route": np.array([[True], [False]])}, "O: found in 1 of 2 .*; write the instances of each"),
         ({"speed": np.full((2, 1), 2.0)}, "expected speed 1"),
         ({"capacity_original": np.full((2, 1), 4.0)}, "expected whole numbers"),
         ({"costs_bks": np.array([np.nan, 1.0])}, "expected 2 positive numbers"),
