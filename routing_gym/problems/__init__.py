@@ -50,14 +50,26 @@ __all__ = [
     "TSPInstance",
     "VRPInstance",
     "make_problem",
+    "near_problem",
     "unknown_problem",
 ]
 
 
+def near_problem(name: str) -> str | None:
+    """Return the problem of a name in lower or upper case, in which CVRP may stand for the family's VRP, else None."""
+    known = {known.upper(): known for known in PROBLEMS}
+    of_family = name.upper().replace("CVRP", "VRP")
+    return known.get(name.upper()) or (of_family if of_family in PRESETS else None)
+
+
 def unknown_problem(name: str) -> str:
     """Return the error message for an unknown problem name."""
-    meant = name.replace("CVRP", "VRP")
-    hint = f"; the VRP family calls it {meant}" if meant in PROBLEMS else ""
+    near = near_problem(name)
+    if near is not None and near.upper() == name.upper():
+        return f"unknown problem {name!r}; did you mean {near}?"
+    hint = f"; the VRP family calls it {near}" if near is not None else ""
+    if name.upper() == "MTVRP":  # the name in rl4co and RouteFinder
+        hint = "; MTVRP is the VRP family, whose names list the attributes"
     return (
         f"unknown problem {name!r}{hint}; choose one of {', '.join(LISTED)}, or a combination of the VRP family such "
         "as MDVRPTW, with letters in the order PC PD HF MD O VRP B (or MB) L TW; register one of your own by "

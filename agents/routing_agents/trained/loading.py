@@ -20,7 +20,7 @@ from routing_agents.trained.model import TrainedModel
 from routing_agents.trained.pointer import TrainedPointer
 from routing_gym.data.own import smallest
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import PROBLEMS, make_problem, near_problem
 
 WEIGHTS = Path(__file__).parents[1] / "weights"
 
@@ -111,9 +111,8 @@ def checkpoint_named(name: str | Path) -> Path:
 def near_name(name: str, published: Sequence[str]) -> str | None:
     """Return a problem and a size, or published weights, that a misspelt name may stand for; None if none is near."""
     parts = re.fullmatch(r"([A-Z]+)[-_ ]?([1-9]\d{0,6})?", name.upper())
-    problem = parts[1] if parts is not None else ""
-    problem = problem if problem in PROBLEMS else problem.replace("CVRP", "VRP")  # as unknown_problem explains
-    if parts is None or problem not in PROBLEMS:
+    problem = near_problem(parts[1]) if parts is not None else None
+    if parts is None or problem is None:
         return next(iter(get_close_matches(name.upper(), published, 1)), None)
     near = f"{problem}-{parts[2] or 50}"
     try:

@@ -486,6 +486,12 @@ def test_pctsp_prizes_and_penalties():
         ("PCTSP", 2.0, "PCTSP: num_nodes must be an integer, got 2.0"),
         ("SDVRP", True, "SDVRP: num_nodes must be an integer, got True"),
         ("VRP", 10, "unknown problem 'VRP'; choose one of TSP, CVRP"),
+        ("tsp", 10, r"unknown problem 'tsp'; did you mean TSP\?$"),
+        ("cvrp", 10, r"unknown problem 'cvrp'; did you mean CVRP\?$"),
+        ("CVRPTW", 10, "unknown problem 'CVRPTW'; the VRP family calls it VRPTW; choose one of"),
+        ("cvrptw", 10, "unknown problem 'cvrptw'; the VRP family calls it VRPTW; choose one of"),
+        ("CCVRP", 10, "unknown problem 'CCVRP'; choose one of .* register one of your own"),  # the cumulative CVRP
+        ("MTVRP", 10, "'MTVRP'; MTVRP is the VRP family, whose names list the attributes; choose one of"),
     ],
 )
 def test_bad_sizes(name, num_nodes, message):
