@@ -133,7 +133,11 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
         Each instance takes one block of uniforms, so ``generate(rng, a)`` followed by
         ``generate(rng, b)`` equals ``generate(rng, a + b)``.
+
+        Raises:
+            TypeError: `rng` is not NumPy's generator, or `batch_size` is not an integer.
         """
+        check_draw(rng, batch_size)
         return self.from_uniforms(rng.random((batch_size, self.num_uniforms)))
 
     @abstractmethod
@@ -296,6 +300,19 @@ class Problem(ABC, Generic[InstanceT, StateT]):
                 remedy.
             ValueError: `actions` has the wrong shape or type.
         """
+
+
+def check_draw(rng: np.random.Generator, batch_size: int) -> None:
+    """Check the arguments of `generate`.
+
+    Raises:
+        TypeError: An argument has another type.
+    """
+    example = "as in generate(np.random.default_rng(0), 64)"
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"generate: rng must be a numpy.random.Generator, got {rng!r}; {example}")
+    if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
+        raise TypeError(f"generate: batch_size must be an integer, got {batch_size!r}; {example}")
 
 
 AnyProblem: TypeAlias = Problem[Any, Any]  # where the types of instance and state do not matter

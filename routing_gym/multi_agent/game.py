@@ -15,7 +15,7 @@ from array_api_compat import array_namespace
 from gymnasium import spaces
 
 from routing_gym.arrays import Array
-from routing_gym.problem import InstanceT, StateT
+from routing_gym.problem import InstanceT, StateT, check_draw
 
 
 class Game(ABC, Generic[InstanceT, StateT]):
@@ -50,6 +50,7 @@ class Game(ABC, Generic[InstanceT, StateT]):
 
     def generate(self, rng: np.random.Generator, batch_size: int) -> InstanceT:
         """Draw random instances as NumPy arrays, one block of uniforms for each; see `Problem.generate`."""
+        check_draw(rng, batch_size)
         return self.from_uniforms(rng.random((batch_size, self.num_uniforms)))
 
     @abstractmethod

@@ -19,6 +19,7 @@ from routing_gym import (
     SDVRP,
     SPCTSP,
     TSP,
+    CompetitiveOP,
     CVRPInstance,
     InfeasibleTour,
     InvalidInstance,
@@ -497,6 +498,23 @@ def test_pctsp_prizes_and_penalties():
 def test_bad_sizes(name, num_nodes, message):
     with pytest.raises(ValueError, match=message):
         make_problem(name, num_nodes)
+
+
+@pytest.mark.parametrize(
+    "drawn", [*(make_problem(name, 20) for name in ONE_OF_EACH), CompetitiveOP(5)], ids=lambda drawn: drawn.name
+)
+def test_arguments_of_generate(drawn):
+    rng = np.random.default_rng(0)
+    drawn.generate(rng, np.int64(2))
+    for arguments, message in (
+        ((64, rng), r"rng must be a numpy\.random\.Generator, got 64; as in generate\(np\.random\.default"),
+        ((0, 64), r"rng must be a numpy\.random\.Generator, got 0"),
+        ((rng, [64]), r"batch_size must be an integer, got \[64\]; as in"),
+        ((rng, 6.0), r"batch_size must be an integer, got 6\.0"),
+        ((rng, True), "batch_size must be an integer, got True"),
+    ):
+        with pytest.raises(TypeError, match=f"generate: {message}"):
+            drawn.generate(*arguments)
 
 
 @pytest.mark.parametrize(
