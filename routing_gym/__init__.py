@@ -169,4 +169,4 @@ for _name in filter(None, _environ.get("ROUTING_GYM_PROBLEMS", "").split(",")):
     try:
         _import_module(_name.strip())
     except ModuleNotFoundError as _error:
-        raise ImportError(f"ROUTING_GYM_PROBLEMS: {_error}; set PYTHONPATH to the folder of the module") from _error
+        raise ImportError(f"ROUTING_GYM_PROBLEMS: {_error}; set PYTHONPATH to the folder of the module") from None

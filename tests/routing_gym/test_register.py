@@ -147,7 +147,11 @@ def test_modules_that_an_environment_variable_names(tmp_path):
     solved = run("solve.py", "--checkpoint", "runs/run", "cities.csv")
     assert solved.returncode == 0, solved.stderr
     missing = run("solve.py", "cities.csv", modules="typo")
-    assert "ROUTING_GYM_PROBLEMS: No module named 'typo'; set PYTHONPATH to the folder of the module" in missing.stderr
+    told = "ROUTING_GYM_PROBLEMS: No module named 'typo'; set PYTHONPATH to the folder of the module\n"
+    assert missing.stderr.endswith(f"ImportError: {told}")
+    assert missing.stderr.count("Traceback") == 1
+    command = run("routing_agents/__main__.py", "solve", "cities.csv", modules="typo")
+    assert (command.returncode, command.stderr) == (1, f"routing-gym solve: {told}")
     hint = "unknown problem 'OTHER'.* register one of your own by routing_gym.register, for scripts in a module that"
     with pytest.raises(ValueError, match=hint):
         solve.main(solve.Args((tmp_path / "cities.csv",), checkpoint=tmp_path / "runs" / "run"))
