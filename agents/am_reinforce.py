@@ -233,7 +233,7 @@ class Args(RunArgs):
         problem = runs.problem_of(self.env_id, self.env_kwargs)
         if self.generator not in GENERATORS:
             told = (
-                "add one of your own to routing_gym.generators.GENERATORS, in a module that ROUTING_GYM_PROBLEMS names"
+                "add one of your own to routing_gym.generators.GENERATORS, in a module that ROUTING_GYM_MODULES names"
             )
             raise ValueError(f"--generator {self.generator!r}: choose one of {', '.join(GENERATORS)}, or {told}")
         if self.variants and len(problem.variants) == 1:

@@ -126,7 +126,7 @@ def register(problem: type[Problem[_Any, _Any]]) -> None:
     """Add a problem that is defined outside this package, for the running process.
 
     `make_problem`, `gym.make("routing/NAME-20")`, tables and files then accept it by its `name`. For scripts and their
-    processes, the environment variable ROUTING_GYM_PROBLEMS names the modules that call this function, with commas
+    processes, the environment variable ROUTING_GYM_MODULES names the modules that call this function, with commas
     between them; `import routing_gym` imports them.
 
     Args:
@@ -165,8 +165,8 @@ _gymnasium.register(
     vector_entry_point="routing_gym.dynamic:DynamicVRPTWVectorEnv",
 )
 
-for _name in filter(None, _environ.get("ROUTING_GYM_PROBLEMS", "").split(",")):
+for _name in filter(None, _environ.get("ROUTING_GYM_MODULES", "").split(",")):
     try:
         _import_module(_name.strip())
     except ModuleNotFoundError as _error:
-        raise ImportError(f"ROUTING_GYM_PROBLEMS: {_error}; set PYTHONPATH to the folder of the module") from None
+        raise ImportError(f"ROUTING_GYM_MODULES: {_error}; set PYTHONPATH to the folder of the module") from None

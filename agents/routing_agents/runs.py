@@ -133,7 +133,7 @@ def problem_of(env_id: str, env_kwargs: dict[str, str]) -> AnyProblem:
         raise ValueError(
             f"--env-id {env_id!r} is not a routing problem; choose routing/NAME-NODES such as routing/TSP-20, "
             f"where NAME is one of {', '.join(LISTED)} or another of the VRP family; for one of your own, set "
-            "ROUTING_GYM_PROBLEMS to the module that registers it"
+            "ROUTING_GYM_MODULES to the module that registers it"
         )
     settings = read_settings(env_kwargs)
     if match[2] is not None:

@@ -73,7 +73,7 @@ def unknown_problem(name: str) -> str:
     return (
         f"unknown problem {name!r}{hint}; choose one of {', '.join(LISTED)}, or a combination of the VRP family such "
         "as MDVRPTW, with letters in the order PC PD HF MD O VRP B (or MB) L TW; register one of your own by "
-        "routing_gym.register, for scripts in a module that the environment variable ROUTING_GYM_PROBLEMS names"
+        "routing_gym.register, for scripts in a module that the environment variable ROUTING_GYM_MODULES names"
     )
 
 

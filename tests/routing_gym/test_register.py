@@ -138,7 +138,7 @@ def test_modules_that_an_environment_variable_names(tmp_path):
     paths = os.pathsep.join(map(str, (tmp_path, AGENTS, ROOT)))
 
     def run(script, *arguments, modules="my_problems"):
-        environment = {**os.environ, "PYTHONPATH": paths, "ROUTING_GYM_PROBLEMS": modules}
+        environment = {**os.environ, "PYTHONPATH": paths, "ROUTING_GYM_MODULES": modules}
         command = [sys.executable, AGENTS / script, *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
 
@@ -147,7 +147,7 @@ def test_modules_that_an_environment_variable_names(tmp_path):
     solved = run("solve.py", "--checkpoint", "runs/run", "cities.csv")
     assert solved.returncode == 0, solved.stderr
     missing = run("solve.py", "cities.csv", modules="typo")
-    told = "ROUTING_GYM_PROBLEMS: No module named 'typo'; set PYTHONPATH to the folder of the module\n"
+    told = "ROUTING_GYM_MODULES: No module named 'typo'; set PYTHONPATH to the folder of the module\n"
     assert missing.stderr.endswith(f"ImportError: {told}")
     assert missing.stderr.count("Traceback") == 1
     command = run("routing_agents/__main__.py", "solve", "cities.csv", modules="typo")

@@ -87,7 +87,7 @@ def run_script(name: str, arguments: list[str]) -> None:
     try:
         runpy.run_path(path, run_name="__main__")
     except ImportError as error:
-        if str(error).startswith("ROUTING_GYM_PROBLEMS: "):  # a module of the user is missing, no package
+        if str(error).startswith("ROUTING_GYM_MODULES: "):  # a module of the user is missing, no package
             sys.exit(f"routing-gym {name}: {error}")
         missing = ", ".join(extras.missing("agents"))
         sys.exit(

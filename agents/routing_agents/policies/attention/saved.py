@@ -49,7 +49,7 @@ def rebuild(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:
     if name not in NETWORKS:
         raise CheckpointError(
             f"a network of kind {name!r}; known are {', '.join(NETWORKS)}, and those that are added to "
-            "routing_agents.policies.attention.model.NETWORKS in a module that ROUTING_GYM_PROBLEMS names"
+            "routing_agents.policies.attention.model.NETWORKS in a module that ROUTING_GYM_MODULES names"
         )
     problem = make_problem(header["problem"], **header["settings"])
     return NETWORKS[name](features_of(problem), from_json(ModelConfig, header["model"], "model")), problem
