@@ -94,8 +94,14 @@ def read_settings(kind: Any, settings: Mapping[str, Any]) -> Any:
         elif name in of_network:
             network[name] = converted(of_network[name], value, name)
         else:
-            near = get_close_matches(name, hints | of_network, 1)
+            known = [*hints, *of_network]
+            near = [one for one in known if initials(one) == name] or get_close_matches(name, known, 1, 0.75)
             raise TypeError(f"train has no option {name}" + (f"; did you mean {near[0]}?" if near else ""))
     if network:
         values["attention"] = replace(values.get("attention", usual.attention), **network)
     return replace(usual, **values)
+
+
+def initials(name: str) -> str:
+    """Return the first letters of the words of an option, such as lr of learning_rate."""
+    return "".join(word[0] for word in name.split("_"))

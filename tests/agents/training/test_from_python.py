@@ -50,6 +50,8 @@ def test_training_in_another_thread(tmp_path):
     ("settings", "error", "message"),
     [
         ({"batchsize": 8}, TypeError, "train has no option batchsize; did you mean batch_size\\?"),
+        ({"lr": 1e-3}, TypeError, "train has no option lr; did you mean learning_rate\\?"),
+        ({"accelerator": "gpu"}, TypeError, "train has no option accelerator$"),
         ({"processes": 2}, ValueError, "train uses one process and has no processes; run routing-gym train --proc"),
         ({"plan": "plan.toml"}, ValueError, "has no plan; run routing-gym train --plan"),
         ({"epochs": "3"}, ValueError, "epochs is '3'; expected an integer"),
