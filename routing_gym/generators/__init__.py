@@ -20,3 +20,7 @@ GENERATORS: dict[str, Callable[[AnyProblem, np.random.Generator, int], Any]] = {
     "roads": roads,
     "random": random_matrices,
 }
+"""Generators by the names that `am_reinforce.py --generator` takes, as functions (problem, rng, batch_size).
+
+Add one of your own by a new name; it returns instances of the problem, like `Problem.generate`.
+"""

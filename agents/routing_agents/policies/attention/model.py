@@ -358,4 +358,5 @@ class AttentionModel(Encoder, PolicyNetwork):
         return glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
 
 
-NETWORKS: dict[str, type[AttentionModel]] = {"attention": AttentionModel}  # by name; add a subclass of your own
+NETWORKS: dict[str, type[AttentionModel]] = {"attention": AttentionModel}
+"""Networks by the names that `am_reinforce.py --model` takes. Add a subclass of your own by a new name."""
