@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from benchmarks.hardware import describe_machine
 from routing_gym.files import write_atomically
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure  # not loaded by scripts that measure memory
+
+ROOT = Path(__file__).parents[1]
+OUT = ROOT / "runs" / "benchmarks"  # default folder of figures; ignored by git
+PUBLISHED = ROOT / "benchmarks" / "results"  # `doc_tables.py` reads these; written only where --out names one
 Figures = dict[str, Any]
 
 
@@ -59,6 +65,25 @@ def finish(args: Any, figures: Figures, *tables: Any, about: Figures | None = No
         console.print(table, soft_wrap=isinstance(table, str))
     write_figures(args.out, document)
     return document
+
+
+def save_picture(figure: Figure, out: Path, published: str, dpi: int = 100) -> Path:
+    """Write a picture beside the figures of its benchmark, or into docs if these figures are published.
+
+    Args:
+        figure: Picture.
+        out: File of the figures.
+        published: Path of the picture in docs.
+        dpi: Resolution.
+
+    Returns:
+        Where the picture was written.
+    """
+    in_docs = out.resolve().is_relative_to(PUBLISHED)
+    path = ROOT / "docs" / published if in_docs else out.with_name(Path(published).name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=dpi)
+    return path
 
 
 def holds_path(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """Count the lines of code of problems, without comments and docstrings, in routing-gym and in other libraries.
 
     pip download --no-deps rl4co==0.7.0 jumanji==1.1.2 -d peers && for f in peers/*.whl; do unzip -q $f -d peers; done
-    python benchmarks/problem_lines.py peers            # writes benchmarks/results/problem_lines.json
+    python benchmarks/problem_lines.py peers
 
 Only the files with the rules of a problem are counted: its file or folder in routing-gym, `env.py` and `generator.py`
 in rl4co, and its folder without drawing in Jumanji. Code that several problems share is left out in all libraries. A
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish
 from benchmarks.quality.quality_tables import markdown
 from routing_agents.terminal import command_line
 
@@ -46,8 +46,8 @@ class Args:
 
     peers: tyro.conf.Positional[Path]
     """Folder that holds the packages `rl4co` and `jumanji`."""
-    out: Path = ROOT / "benchmarks" / "results" / "problem_lines.json"
-    """Where the figures go."""
+    out: Path = OUT / "problem_lines.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
 
 def code_lines(path: Path) -> int:

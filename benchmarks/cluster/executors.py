@@ -1,7 +1,7 @@
 """Compare executors, worker processes and Ray, on this machine; and decode many instances with a model.
 
     pip install -e ".[agents,cluster]" fast-tsp pyvrp                  # in an environment of its own
-    python benchmarks/cluster/executors.py                             # writes results/executors.json
+    python benchmarks/cluster/executors.py
 
 Results: whether both give the same costs, bit for bit. Overhead: wall-clock seconds of rows with a solver that uses its
 whole time limit, compared with the sum of these limits divided by the number of workers; in turn, several times, with
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from benchmarks.output import Figures, finish, read_figures
+from benchmarks.output import OUT, Figures, finish, read_figures
 from routing_agents import load
 from routing_agents.evaluation.decoding import Chunk, DecodeWork, Tours, decode_all, threads_of
 from routing_agents.evaluation.methods import plain_decoder
@@ -38,7 +38,6 @@ from routing_gym.solvers import FastTSP, PyVRP, Solver
 from routing_gym.solvers.runtime.executors import make_executor
 from routing_gym.solvers.runtime.work import Executor
 
-ROOT = Path(__file__).parents[2]
 ENDLESS = 600.0  # time limit in seconds of a solver that stops after its iterations
 
 
@@ -64,8 +63,8 @@ class Args:
     """What decodes them: inline, processes or ray."""
     seed: int = 0
     """Random seed for instances and solvers."""
-    out: Path = ROOT / "benchmarks" / "results" / "executors.json"
-    """Where the figures go."""
+    out: Path = OUT / "executors.json"
+    """Where the figures go; those of an earlier run are continued. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_integers(self, "workers", "iterations", "repeats")

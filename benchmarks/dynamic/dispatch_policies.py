@@ -4,8 +4,8 @@
     python benchmarks/dynamic/dispatch_policies.py --learned ... --static ../shared/ortec   # days of files, too
 
 Every policy plays the same days with the same router: PyVRP, with the same number of iterations in every epoch. Writes
-benchmarks/results/dispatch.json and docs/research/dispatch.png. Each setting and policy has its own file in `--folder`,
-which is written when its days are complete; it is not measured again.
+figures, and a picture beside them. Each setting and policy has its own file in `--folder`, which is written when its
+days are complete; it is not measured again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from matplotlib.figure import Figure
 
 import routing_gym  # noqa: F401  # registers the environment
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish, save_picture
 from routing_agents.dispatch.evaluation import hindsight, simple_policies, versus
 from routing_agents.dispatch.policy import load_policy
 from routing_agents.runs import EVALUATION_STREAM, stream
@@ -77,10 +77,8 @@ class Args:
     """CPU threads."""
     folder: Path = ROOT / "runs" / "dispatch-policies"
     """Where complete measurements lie."""
-    out: Path = ROOT / "benchmarks" / "results" / "dispatch.json"
-    """Where the figures go."""
-    picture: Path = ROOT / "docs" / "research" / "dispatch.png"
-    """Where the picture goes."""
+    out: Path = OUT / "dispatch.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
 
 def sources(args: Args) -> dict[str, tuple[list[DaySource], int]]:
@@ -145,7 +143,7 @@ def speed(args: Args) -> Figures:
     return {"lanes_per_second": round(vector), "single_per_second": round(steps / seconds)}
 
 
-def draw(figures: dict[str, dict[str, Any]], path: Path) -> None:
+def draw(figures: dict[str, dict[str, Any]], out: Path) -> None:
     """Draw the policies' durations relative to greedy, by setting, with their intervals."""
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.add_subplot()
@@ -159,8 +157,7 @@ def draw(figures: dict[str, dict[str, Any]], path: Path) -> None:
     axes.axhline(0, color="#222222", lw=0.8)
     axes.set_ylabel("driving duration relative to greedy, %")
     axes.legend(fontsize=7, ncols=4)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save_picture(figure, out, "research/dispatch.png")
 
 
 def main(args: Args) -> Figures:
@@ -179,7 +176,7 @@ def main(args: Args) -> Figures:
                 "interval": round(half, 2),
                 "days": len(cost),
             }
-    draw(results, args.picture)
+    draw(results, args.out)
     return finish(args, {"settings": results, "speed": speed(args)}, about={"busy": "other programs ran beside it"})
 
 

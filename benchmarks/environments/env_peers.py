@@ -2,7 +2,7 @@
 
     python3 -m venv .venv-rl4co && .venv-rl4co/bin/pip install -r benchmarks/peers/requirements-rl4co.txt
     python3 -m venv .venv-jumanji && .venv-jumanji/bin/pip install -r benchmarks/peers/requirements-jumanji.txt
-    python benchmarks/environments/env_peers.py                              # writes benchmarks/results/env_peers.json
+    python benchmarks/environments/env_peers.py
     python benchmarks/environments/env_peers.py --peers rl4co --problems PDP-50 --out FILE    # what Jumanji has not
 
 Each library runs in its own process and virtual environment (`benchmarks/peers/`), all pinned to the same core with
@@ -42,7 +42,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.arguments import check_problems
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish
 from benchmarks.worker_process import ONE_THREAD, OURS, WorkerError, WorkerProcess, start
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
@@ -78,8 +78,8 @@ class Args:
     """Random seed for instances and actions."""
     clock: Literal["wall", "processor"] = "wall"
     """What seconds are: by the clock, or of the processor; the latter serves where other programs are busy."""
-    out: Path = ROOT / "benchmarks" / "results" / "env_peers.json"
-    """Where the figures go."""
+    out: Path = OUT / "env_peers.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_problems(*self.problems)

@@ -1,6 +1,6 @@
 """Environment steps per second: the native vector environment against Gymnasium's SyncVectorEnv.
 
-    python benchmarks/environments/env_throughput.py    # writes results/env_throughput.json
+    python benchmarks/environments/env_throughput.py
 
 Both play the same problem with the same rules and seeds, in one process on one thread, in turn, several times; medians
 are reported. Lanes are reset automatically (NEXT_STEP), so the time to draw instances is included. A step in which a
@@ -25,14 +25,12 @@ from rich.table import Table
 
 from benchmarks import speed_tables
 from benchmarks.arguments import check_problems
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish
 from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_gym.arrays import Array, converter, to_backend, to_numpy
 from routing_gym.envs.arguments import draw_instances
 from routing_gym.sampling import sample_actions
-
-ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,8 @@ class Args:
     """Lanes x episodes of a run; at least 2 and at most 10 episodes."""
     seed: int = 0
     """Random seed for instances and actions."""
-    out: Path = ROOT / "benchmarks" / "results" / "env_throughput.json"
-    """Where the figures go."""
+    out: Path = OUT / "env_throughput.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_problems(*self.problems)

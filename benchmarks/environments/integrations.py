@@ -1,6 +1,6 @@
 """Steps per second inside reinforcement-learning libraries: our adapters against the libraries' own.
 
-    python benchmarks/environments/integrations.py    # writes results/integrations.json
+    python benchmarks/environments/integrations.py
 
 Stable-Baselines3: `RoutingVecEnv` against `DummyVecEnv` over single environments made by `gym.make`, with the same
 seeds and actions, in one process on one thread, in turn, several times; medians are reported. Lanes are reset
@@ -28,12 +28,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from benchmarks import speed_tables
 from benchmarks.arguments import check_problems
 from benchmarks.environments.env_throughput import random_legal
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish
 from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_gym.integrations.sb3 import RoutingVecEnv
 
-ROOT = Path(__file__).parents[2]
 KEYS = ("steps_per_second", "steps_and_masks_per_second", "learn_steps_per_second")
 
 
@@ -55,8 +54,8 @@ class Args:
     """Steps per minibatch of `learn`."""
     seed: int = 0
     """Random seed for instances and actions."""
-    out: Path = ROOT / "benchmarks" / "results" / "integrations.json"
-    """Where the figures go."""
+    out: Path = OUT / "integrations.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_problems(self.problem)

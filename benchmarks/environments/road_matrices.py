@@ -1,6 +1,6 @@
 """Instances per second of problems on streets, and of their own generators, on one core.
 
-    python benchmarks/environments/road_matrices.py    # writes results/road_matrices.json
+    python benchmarks/environments/road_matrices.py
 
 Batches are drawn in one process on one thread, several times in turn. The processor seconds of the fastest run are
 reported, because other programs use the memory of the machine, too.
@@ -16,13 +16,12 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.arguments import check_problems
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish
 from routing_agents import runs
 from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_gym.generators import roads, uniform
 
-ROOT = Path(__file__).parents[2]
 KINDS = {"its own": uniform, "on streets": roads}
 
 
@@ -38,8 +37,8 @@ class Args:
     """Batches of each kind and problem, in turn; the fastest counts."""
     seed: int = 0
     """Random seed for instances."""
-    out: Path = ROOT / "benchmarks" / "results" / "road_matrices.json"
-    """Where the figures go."""
+    out: Path = OUT / "road_matrices.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_problems(*self.problems)

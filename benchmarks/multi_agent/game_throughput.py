@@ -1,6 +1,6 @@
 """Agent-steps per second of the game: the batched environment against a loop over PettingZoo environments.
 
-    python benchmarks/multi_agent/game_throughput.py    # writes results/game_throughput.json
+    python benchmarks/multi_agent/game_throughput.py
     python benchmarks/multi_agent/game_throughput.py --peers vmas jaxmarl  # from environments of their own:
     python3 -m venv .venv-vmas && .venv-vmas/bin/pip install -r benchmarks/peers/requirements-vmas.txt
     python3 -m venv .venv-jaxmarl && .venv-jaxmarl/bin/pip install -r benchmarks/peers/requirements-jaxmarl.txt
@@ -29,7 +29,7 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.multi_agent import multi_agent_tables
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish
 from benchmarks.worker_process import ONE_THREAD, WorkerError, WorkerProcess, start
 from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
@@ -62,8 +62,8 @@ class Args:
     """Python of the virtual environment with VMAS."""
     jaxmarl_python: Path = ROOT / ".venv-jaxmarl" / "bin" / "python"
     """Python of the virtual environment with JaxMARL."""
-    out: Path = ROOT / "benchmarks" / "results" / "game_throughput.json"
-    """Where the figures go."""
+    out: Path = OUT / "game_throughput.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_integers(self, "agents", "lanes", "loop_lanes", "repeats", "games")

@@ -15,8 +15,8 @@ number of vehicles if the network supports any number. With `--response-epochs`,
 trained, too: one vehicle continues to learn from their weights, among vehicles that do not learn. The change of the
 lead of attention with m has a bootstrap interval if there are several seeds.
 
-Writes benchmarks/results/multi_agent_learning.json and docs/multi_agent_learning.png, with all complete runs in
-`--folder`, and with earlier figures of other groups and m. An interrupted run continues where it stopped.
+Writes figures and a picture of all complete runs in `--folder`, with the figures of other groups and m that `--out`
+has. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ import maddpg
 import mappo
 from benchmarks.multi_agent import multi_agent_tables
 from benchmarks.multi_agent.multi_agent_values import ARMS, interaction, listened
-from benchmarks.output import Figures, finish, read_figures
+from benchmarks.output import OUT, Figures, finish, read_figures, save_picture
 from routing_agents import checkpoint
 from routing_agents.multi_agent.extractor import flatten
 from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
@@ -86,10 +86,8 @@ class Args:
     """CPU threads."""
     folder: Path = ROOT / "runs" / "multi_agent_learning"
     """Where the runs lie."""
-    out: Path = ROOT / "benchmarks" / "results" / "multi_agent_learning.json"
-    """Where the figures go."""
-    picture: Path = ROOT / "docs" / "multi_agent_learning.png"
-    """Where the picture goes."""
+    out: Path = OUT / "multi_agent_learning.json"
+    """Where the figures go; those of an earlier run are continued. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_integers(self, "agents", "seeds", "held_out", "transfer", "threads")
@@ -274,7 +272,7 @@ def describe(name: str) -> Figures:
     return {"group": match[1], "agents": int(match[2]), "mixing": match[3], "seed": int(match[4]), "name": name}
 
 
-def draw(rows: list[Figures], path: Path) -> None:
+def draw(rows: list[Figures], out: Path) -> None:
     """Plot the prizes of one learner among heuristics and, dotted, of all in self-play, against the games played."""
     panels = sorted({(row["group"], row["agents"]) for row in rows})
     columns = min(4, len(panels))
@@ -298,7 +296,7 @@ def draw(rows: list[Figures], path: Path) -> None:
         axes.grid(alpha=0.3)
         if place % columns == 0:
             axes.set_ylabel("return over the rival-aware heuristic's")
-    figure.savefig(path, dpi=80)
+    save_picture(figure, out, "multi_agent_learning.png", dpi=80)
 
 
 def main(args: Args) -> Figures:
@@ -317,7 +315,7 @@ def main(args: Args) -> Figures:
     for folders in done.values():
         rows += measure(folders, args)
     rows.sort(key=lambda row: (row["group"], row["agents"], row["mixing"], row["seed"]))
-    draw(rows, args.picture)
+    draw(rows, args.out)
     figures = {"rows": rows, "interaction": interactions(rows)}
     return finish(args, figures, multi_agent_tables.learning(figures))
 

@@ -8,8 +8,8 @@ fitted in turn to the prizes that each vehicle still collects, on the same new g
 measured on held-out games, by the share of variance that they explain. The observation of a vehicle does not contain
 its rivals: a network has information on them from its mixing layer only.
 
-Writes benchmarks/results/multi_agent_values.json and docs/multi_agent_values.png, with all cells in `--folder`. Each
-cell has its own file there, which is written when the cell is complete; it is not measured again.
+Writes figures and a picture of all cells in `--folder`. Each cell has its own file there, which is written when the
+cell is complete; it is not measured again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish, save_picture
 from benchmarks.quality.quality_tables import markdown
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
@@ -74,10 +74,8 @@ class Args:
     """CPU threads."""
     folder: Path = ROOT / "runs" / "multi_agent_values"
     """Where complete cells lie."""
-    out: Path = ROOT / "benchmarks" / "results" / "multi_agent_values.json"
-    """Where the figures go."""
-    picture: Path = ROOT / "docs" / "multi_agent_values.png"
-    """Where the picture goes."""
+    out: Path = OUT / "multi_agent_values.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_integers(self, "agents", "customers", "seeds", "steps", "games", "ticks", "held_out", "threads")
@@ -203,7 +201,7 @@ def interaction(leads: Mapping[tuple[int, ...], list[float]], rng: np.random.Gen
     return {"per_doubling": per_doubling, "interval": [low, high]}
 
 
-def draw(cells: list[Figures], path: Path) -> None:
+def draw(cells: list[Figures], out: Path) -> None:
     """Plot the explained variance over m, a panel for each n / m; thin bars from the worst to the best seed."""
     ratios = sorted({cell["customers"] for cell in cells})
     figure = Figure(figsize=(max(8.2, 3.7 * len(ratios)), 4), layout="constrained")
@@ -220,7 +218,7 @@ def draw(cells: list[Figures], path: Path) -> None:
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("explained variance, held out")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.savefig(path, dpi=90)
+    save_picture(figure, out, "multi_agent_values.png", dpi=90)
 
 
 def table(figures: Figures) -> str:
@@ -248,7 +246,7 @@ def main(args: Args) -> Figures:
     cells = [json.loads(path.read_text()) for path in sorted(args.folder.glob("*.json"))]
     if others := [made for cell in cells if (made := cell.get("settings")) != args.settings]:
         raise ValueError(f"{args.folder}: holds cells made with {others[0]}; move them away, or name another --folder")
-    draw(cells, args.picture)
+    draw(cells, args.out)
     pairs = [(arm, other) for arm in ("attention", "attention-own") for other in ("concatenation", "mean", "own")]
     rng = np.random.default_rng(0)
     grown = {f"{arm} over {other}": interaction(leads(cells, arm, other), rng) for arm, other in pairs}

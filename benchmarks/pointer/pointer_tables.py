@@ -1,8 +1,7 @@
 """Measure pointer networks, and compare them with the paper's figures; docs/research shows the tables.
 
     python benchmarks/pointer/pointer_tables.py                      # the published weights, labels and speed
-    python benchmarks/pointer/pointer_tables.py runs/A runs/B        # other networks; all other figures are kept
-    python benchmarks/doc_tables.py                          # writes the page's tables
+    python benchmarks/pointer/pointer_tables.py runs/A runs/B        # other networks; other figures in --out are kept
 
 All networks are measured on the same held-out instances, which have their own seed. Vinyals et al. (2015) trained with
 a million examples. The row of each of our networks has its number of examples and its training time.
@@ -23,7 +22,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.output import Figures, finish, read_figures
+from benchmarks.output import OUT, Figures, finish, read_figures, save_picture
 from routing_agents.policies.pointer.decoding import evaluate, predict
 from routing_agents.policies.pointer.labels import labelled
 from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork, log_likelihood
@@ -87,10 +86,8 @@ class Args:
     """CPU threads."""
     examples: Path = ROOT / "runs" / ".examples"
     """Where solved instances are kept."""
-    out: Path = ROOT / "benchmarks" / "results" / "pointer_network.json"
-    """Where the figures go."""
-    picture: Path = ROOT / "docs" / "pointer_networks.png"
-    """Where the picture of the published networks' answers goes."""
+    out: Path = OUT / "pointer_network.json"
+    """Where the figures go; those of an earlier run are continued. The docs show those in benchmarks/results."""
 
 
 def measure(path: Path, args: Args) -> Iterator[Figures]:
@@ -197,7 +194,7 @@ def draw_tasks(args: Args) -> None:
         predicted = predict(model, task, points, order=header["order"], width=args.width, each_once=each_once)
         draw_row(axes, task, points[0], (None, right[0], predicted[0]))
         axes[0].set_ylabel(task.name)
-    figure.savefig(args.picture, dpi=100)
+    save_picture(figure, args.out, "pointer_networks.png")
 
 
 def measure_speeds(args: Args) -> list[Figures]:

@@ -1,7 +1,6 @@
 """Compare simulation-guided beam search under the eight symmetries with greedy tours and the best of many tours.
 
     python benchmarks/quality/beam_search.py --peers ../shared/reference/vrp_family_50.npz
-    python benchmarks/doc_tables.py                               # then writes the table of docs/reference/results.md
 
 The first instances of the paper's test sets, of road-like VRPTW, and of pairs of pickup and delivery, relative to a
 solver on the same instances; with `--peers` also MVMoE's test instances, relative to the best known costs beside them.
@@ -18,10 +17,9 @@ from typing import Any
 
 import evaluate
 from benchmarks.hardware import describe_machine
-from benchmarks.output import Figures, read_figures, write_figures
+from benchmarks.output import OUT, Figures, read_figures, write_figures
 from routing_agents.terminal import command_line
 
-ROOT = Path(__file__).parents[2]
 GREEDY, BEAM = "trained", "trained:beam=4,expansion=4,symmetries=8"
 SAMPLES = "trained:num_tours=16,sample=true,symmetries=8"
 SETS = {  # solver and best of many tours, and number of instances
@@ -44,8 +42,8 @@ class Args:
 
     peers: Path | None = None
     """MVMoE's test instances of all variants (.npz), with best known costs."""
-    out: Path = ROOT / "benchmarks" / "results" / "beam_search.json"
-    """Results file, which is continued."""
+    out: Path = OUT / "beam_search.json"
+    """Where the figures go; those of an earlier run are continued. The docs show those in benchmarks/results."""
 
 
 def sets(args: Args) -> Iterator[tuple[str, evaluate.Args]]:

@@ -1,7 +1,6 @@
 """Gaps of tours of files of the VRP family: the best of many, this one improved by search, and PyVRP's.
 
     python benchmarks/quality/family_files.py ../shared/fleets/*.vrp ../shared/vrptw/*.txt --seconds 30
-    python benchmarks/doc_tables.py                                                    # writes the table of the docs
 
 Gaps are relative to the best known cost stored beside each file, in the file's own integers. Files without one are left
 out. All use one thread, and PyVRP has the same time as the search. The figures of each file are written as soon as it
@@ -20,7 +19,7 @@ import torch
 import tyro
 from rich.console import Console
 
-from benchmarks.output import Figures, finish, read_figures
+from benchmarks.output import OUT, Figures, finish, read_figures
 from routing_agents import load
 from routing_agents.evaluation.files import Method, Settings
 from routing_agents.evaluation.improving import PlanSearch
@@ -36,8 +35,6 @@ from routing_gym.planning.from_instance import actions_of, task_of_file
 from routing_gym.planning.routes import Rules
 from routing_gym.problems.matrices import has_matrices
 
-ROOT = Path(__file__).parents[2]
-
 
 @dataclass(frozen=True)
 class Args:
@@ -49,8 +46,8 @@ class Args:
     """Seconds of search for each file, after the best of many tours, and of PyVRP."""
     seed: int = 1
     """Random seed for the search and PyVRP."""
-    out: Path = ROOT / "benchmarks" / "results" / "family_files.json"
-    """Where the figures go."""
+    out: Path = OUT / "family_files.json"
+    """Where the figures go; those of an earlier run are continued. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_numbers(self, "seconds")

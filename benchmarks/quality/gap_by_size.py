@@ -1,7 +1,6 @@
 """Gaps of tours on random instances of other sizes than those the weights were trained on.
 
-    python benchmarks/quality/gap_by_size.py     # writes benchmarks/results/gap_by_size.json and a plot into docs
-    python benchmarks/doc_tables.py      # writes the table of the docs
+    python benchmarks/quality/gap_by_size.py     # writes figures, and a plot beside them
 
 Tours are one greedy tour, and the best of the eight under the symmetries of the square. Gaps are those of mean costs,
 to fast-tsp (TSP) and hygese (CVRP). All run on one thread. The larger the instances, the fewer are solved.
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish, save_picture
 from benchmarks.quality import quality_tables
 from routing_agents import TrainedModel, load
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
@@ -26,7 +25,6 @@ from routing_agents.terminal import command_line
 from routing_gym.problems import make_problem
 from routing_gym.solvers import REFERENCES, make_solver
 
-ROOT = Path(__file__).parents[2]
 PROBLEMS = ("TSP", "CVRP")
 DECODINGS = {"greedy": GREEDY, "best of 8": Decoding(symmetries=8)}
 
@@ -43,10 +41,8 @@ class Args:
     """Time limit of the reference solver for each node."""
     seed: int = 1
     """Random seed for the instances and the solvers."""
-    out: Path = ROOT / "benchmarks" / "results" / "gap_by_size.json"
-    """Where the figures go."""
-    plot: Path = ROOT / "docs" / "gap_by_size.png"
-    """Where the plot goes."""
+    out: Path = OUT / "gap_by_size.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_integers(self, "sizes", "nodes")
@@ -93,8 +89,7 @@ def draw(rows: list[dict[str, Any]], args: Args) -> None:
         axes.set_xticks(args.sizes, [f"{size:,}" for size in args.sizes], minor=False)
         axes.grid(alpha=0.3)
         axes.legend(fontsize="x-small")
-    args.plot.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(args.plot, dpi=150)
+    save_picture(figure, args.out, "gap_by_size.png", dpi=150)
 
 
 def main(args: Args) -> Figures:

@@ -1,6 +1,6 @@
 """Memory and time of greedy decoding against the number of nodes.
 
-    python benchmarks/quality/large_instances.py     # writes results/large_instances.json and a plot into docs
+    python benchmarks/quality/large_instances.py     # writes figures, and a plot beside them
 
 Each case runs in a fresh process. Memory is the peak resident set of that process, Python and torch included. The
 weights are untrained, which changes the tours but neither the shapes nor, for the TSP, the number of steps. Only on
@@ -23,7 +23,7 @@ from rich.progress import track
 
 from benchmarks import speed_tables
 from benchmarks.arguments import check_problems
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish, save_picture
 from routing_agents.policies.attention.decoding import GREEDY, Decoding, solve
 from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.memory import chunk_size
@@ -33,8 +33,6 @@ from routing_agents.terminal import command_line
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
-
-ROOT = Path(__file__).parents[2]
 
 STATUS = Path("/proc/self/status")
 
@@ -53,10 +51,8 @@ class Args:
     """Nodes of each of them."""
     threads: int = 1
     """CPU threads."""
-    out: Path = ROOT / "benchmarks" / "results" / "large_instances.json"
-    """Where the figures go."""
-    plot: Path = ROOT / "docs" / "large_instances.png"
-    """Where the plot goes."""
+    out: Path = OUT / "large_instances.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_problems(*(f"{name}-2" for name in self.problems))
@@ -133,8 +129,7 @@ def draw(rows: list[dict[str, Any]], args: Args) -> None:
         axes.set(xlabel="nodes", xscale="log", yscale="log")
         axes.grid(alpha=0.3)
         axes.legend(fontsize="x-small")
-    args.plot.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(args.plot, dpi=150)
+    save_picture(figure, args.out, "large_instances.png", dpi=150)
 
 
 def main(args: Args) -> Figures:

@@ -5,7 +5,7 @@
 The steps: latitudes and longitudes with time windows; a matrix of durations instead; three vans instead of five; one
 stop is a pickup. Each is solved by one call of `routing_agents.solve`, and by `pyvrp_plan` in this file, which is the
 code that a user of PyVRP would write. Both have the same wall-clock seconds and one thread. With three vans, both may
-leave out stops at the same price. Writes benchmarks/results/planner.json.
+leave out stops at the same price.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish
 from routing_agents.planning.planner import solve_task
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
@@ -41,8 +41,8 @@ class Args:
     """Seconds of each method on each step."""
     seeds: tuple[int, ...] = (1, 2, 3)
     """Random seeds."""
-    out: Path = ROOT / "benchmarks" / "results" / "planner.json"
-    """Where the figures go."""
+    out: Path = OUT / "planner.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_numbers(self, "seconds")

@@ -4,8 +4,8 @@
 
 For every instance, `routing_agents.solve` runs with the solver "trained" (the published policy, then the search of
 `routing_gym.planning`), then the classical solver; each has the same wall-clock seconds, one thread, after loading.
-Both costs are added up by the planner, not reported by the solvers. Every finished instance is written to
-benchmarks/results/planning_variants.json; a later run with the same customers, seconds and seed continues from there.
+Both costs are added up by the planner, not reported by the solvers. Every finished instance is written to --out; a
+later run with the same customers, seconds and seed continues from there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.output import Figures, finish, read_figures
+from benchmarks.output import OUT, Figures, finish, read_figures
 from routing_agents.planning.planner import solve_task
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
@@ -30,7 +30,6 @@ from routing_gym.planning.external import strongest
 from routing_gym.problems import make_problem
 from routing_gym.problems.vrp import ORIGINAL
 
-ROOT = Path(__file__).parents[2]
 VARIANTS = (*ORIGINAL, "PDVRP", "PDVRPTW")
 
 
@@ -48,8 +47,8 @@ class Args:
     """Seconds of each solver on each instance."""
     seed: int = 1
     """Random seed for instances and solvers."""
-    out: Path = ROOT / "benchmarks" / "results" / "planning_variants.json"
-    """Where the figures go."""
+    out: Path = OUT / "planning_variants.json"
+    """Where the figures go; those of an earlier run are continued. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_numbers(self, "seconds")

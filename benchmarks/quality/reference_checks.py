@@ -1,7 +1,6 @@
 """Compare the reference solvers with stronger solutions of the same instances.
 
     python benchmarks/quality/reference_checks.py --peers ../shared/reference/vrp_family_50.npz
-    python benchmarks/doc_tables.py                               # then writes the table of docs/reference/solvers.md
 
 Each reference has the same time limit as in solution_quality.py. The stronger solutions are proven optima, those of
 another solver, or those of the same solver with five times the time; with `--peers` also the best known solutions of
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.hardware import describe_machine
-from benchmarks.output import Figures, read_figures, write_figures
+from benchmarks.output import OUT, Figures, read_figures, write_figures
 from benchmarks.quality.quality_tables import reference_checks
 from benchmarks.quality.solution_quality import OTHER_SEED, reference_solver
 from routing_agents.terminal import command_line
@@ -30,7 +29,6 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.solvers import Solver, make_solver
 
-ROOT = Path(__file__).parents[2]
 LONGER = 5  # factor of the time limit
 STRONGER: dict[str, tuple[str, dict[str, float]] | None] = {  # None: the same solver, with more time
     "TSP-20": ("milp", {}),
@@ -67,8 +65,8 @@ class Args:
     """Instances of each."""
     workers: int = 1
     """Processes of the solvers; more than there are idle cores would take time from each other."""
-    out: Path = ROOT / "benchmarks" / "results" / "reference_checks.json"
-    """Where the figures go."""
+    out: Path = OUT / "reference_checks.json"
+    """Where the figures go; those of an earlier run are continued. The docs show those in benchmarks/results."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Gaps of tours of instance files: one greedy tour, the best of many, this one improved by search; and solvers'.
 
     python benchmarks/quality/search_on_files.py ../shared/data/cvrplib/X-*.vrp --seconds 30
-    python benchmarks/doc_tables.py                                                    # writes the table of the docs
 
 Gaps are relative to the best known cost stored beside each file, in the file's own integers. Files without one, and
 files of problems without a search, are left out. All use one thread. The classical solvers have the same time as the
@@ -24,7 +23,7 @@ import tyro
 from rich.console import Console
 
 from benchmarks.hardware import describe_machine
-from benchmarks.output import Figures, read_figures, write_figures
+from benchmarks.output import OUT, Figures, read_figures, write_figures
 from routing_agents import load
 from routing_agents.evaluation.methods import weights_digest
 from routing_agents.runs import check_numbers
@@ -35,7 +34,6 @@ from routing_gym.solvers import make_solver
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 from routing_gym.solvers.runtime.work import Inline, Lost, Work
 
-ROOT = Path(__file__).parents[2]
 SOLVERS = {"TSP": ("2-opt+or-opt", "fast-tsp"), "CVRP": ("pyvrp", "hygese")}  # classical solvers by problem
 WAYS = ("greedy", "best of many", "improved")  # names of our methods
 UNTIMED = ("2-opt+or-opt",)  # solvers without a time limit
@@ -57,8 +55,8 @@ class Args:
     """Number of workers."""
     address: str | None = None
     """Address of a Ray cluster."""
-    out: Path = ROOT / "benchmarks" / "results" / "search_on_files.json"
-    """Where the figures go."""
+    out: Path = OUT / "search_on_files.json"
+    """Where the figures go; those of an earlier run are continued. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_numbers(self, "seconds")

@@ -5,8 +5,7 @@
 Our search improves the best of many tours, and for the TSP also a tour of greedy edges, like `solve.py --improve`. Its
 first point is that tour. The policy's own searches (beam search, simulation-guided, active) start again for each
 effort, and a solver for each of its time limits. All use one thread. Times are wall-clock seconds from the end of
-loading. Gaps are relative to the best known cost, in the file's own integers. Writes
-benchmarks/results/search_over_time.json and a plot into docs.
+loading. Gaps are relative to the best known cost, in the file's own integers. A plot is written beside the figures.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish, save_picture
 from benchmarks.quality.search_on_files import SOLVERS, UNTIMED, gap, solve
 from routing_agents import load
 from routing_agents.runs import check_numbers
@@ -37,7 +36,6 @@ from routing_gym.arrays import to_backend
 from routing_gym.rollout import Rollout
 from routing_gym.solvers import make_solver
 
-ROOT = Path(__file__).parents[2]
 FIRST = {"TSP": ("policy", "greedy-edge"), "CVRP": ("policy",)}  # methods that find the tours that our search improves
 SEARCHES: dict[str, Callable[..., Rollout]] = {  # functions of network, problem, instance, generator and effort
     "beam search": lambda *given, generator, effort: beam_search(*given, effort),
@@ -61,10 +59,8 @@ class Args:
     """Seconds of our search, and the longest time limit of a solver; the others are 1, 3, 10 and so on."""
     seed: int = 1
     """Random seed for the search and the solvers."""
-    out: Path = ROOT / "benchmarks" / "results" / "search_over_time.json"
-    """Where the figures go."""
-    plot: Path = ROOT / "docs" / "search_over_time.png"
-    """Where the plot goes."""
+    out: Path = OUT / "search_over_time.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_numbers(self, "seconds")
@@ -132,7 +128,7 @@ def methods(file: data.FileInstance, args: Args) -> dict[str, Callable[[], Point
     }
 
 
-def draw(curves: dict[str, dict[str, Points]], path: Path) -> None:
+def draw(curves: dict[str, dict[str, Points]], out: Path) -> None:
     """Plot gaps against seconds, a plot for each file."""
     from matplotlib.figure import Figure
 
@@ -148,8 +144,7 @@ def draw(curves: dict[str, dict[str, Points]], path: Path) -> None:
         axes.grid(alpha=0.3)
         axes.legend(fontsize="x-small")
     figure.axes[0].set_ylabel(f"gap to the best known cost (%); {EXACT}: none")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    save_picture(figure, out, "search_over_time.png", dpi=150)
 
 
 def main(args: Args) -> Figures:
@@ -169,7 +164,7 @@ def main(args: Args) -> Figures:
     curves: dict[str, dict[str, Points]] = {file.name: {} for file in files}
     for file, label, measure in track(jobs, "Measuring", console=Console(stderr=True)):
         curves[file.name][label] = measure()
-    draw(curves, args.plot)
+    draw(curves, args.out)
     table = Table("file", "method", "first", "last", title="Seconds and gaps")
     for name, of_file in curves.items():
         for label, points in of_file.items():

@@ -2,7 +2,6 @@
 
     python benchmarks/quality/solution_quality.py                                   # the published weights
     python benchmarks/quality/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
-    python benchmarks/doc_tables.py                                         # then writes the tables of README and docs
 
 For each problem and size of the paper: our weights (greedy; multi-start, the best of the greedy tours from every start,
 or of 16 samples if the first node matters; the same under each of the eight symmetries of the square; the best of many
@@ -33,7 +32,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.hardware import describe_machine
-from benchmarks.output import Figures, read_figures, write_figures
+from benchmarks.output import OUT, Figures, read_figures, write_figures
 from benchmarks.quality.quality_tables import DEPOTS, FLEETS, OTHERS, PAPER, ROADS, tables
 from import_original import load_original
 from routing_agents.evaluation.methods import weights_digest
@@ -53,8 +52,6 @@ from routing_gym.solvers import REFERENCES, SOLVERS, ExactMIP, PyVRP, Solver, ma
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 from solve import Args as SolveArgs
 from solve import main as solve_files
-
-ROOT = Path(__file__).parents[2]
 
 FOLDERS = {
     "TSP": "tsp_20",
@@ -104,8 +101,8 @@ class Args:
     """Address of a Ray cluster."""
     files: tuple[Path, ...] = ()
     """TSPLIB, CVRPLIB and OPLib files to solve as `agents/solve.py` does."""
-    out: Path = ROOT / "benchmarks" / "results" / "solution_quality.json"
-    """Where the figures go."""
+    out: Path = OUT / "solution_quality.json"
+    """Where the figures go; those of an earlier run are continued. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_integers(self, "batch_size", "workers")

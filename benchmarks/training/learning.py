@@ -30,7 +30,7 @@ from torch import Tensor
 
 from am_reinforce import Args as TrainingArgs
 from am_reinforce import ReinforceTrainer
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish
 from benchmarks.training import learning_tables
 from benchmarks.training.learning_stages import STAGES, Arm
 from routing_agents.policies.attention.decoding import Decoding, solve
@@ -67,8 +67,8 @@ class Args:
     """Number of those that are also sampled."""
     runs: Path = ROOT / "runs" / "learning"
     """Folder in which finished runs are kept."""
-    out: Path = ROOT / "benchmarks" / "results" / "learning.json"
-    """Where the figures go."""
+    out: Path = OUT / "learning.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_integers(self, "seeds", least=0)

@@ -1,6 +1,6 @@
 """Compare ways for the attention model to read matrices, alone and combined, after equal times of training.
 
-    python benchmarks/training/matrix_networks.py    # writes results/training/matrix_networks.json
+    python benchmarks/training/matrix_networks.py
 
 Each run trains from random weights with REINFORCE, like am_reinforce.py, for the same number of processor seconds, with
 a learning rate that falls to zero. All have nearness, and the codes and attention shifts of the model. The additions:
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from am_reinforce import Reinforce
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
 from routing_agents.policies.attention.decoding import Decoding, sampling_choice, solve
 from routing_agents.policies.attention.encoder import EDGE_DIM, ModelConfig
@@ -69,8 +69,8 @@ class Args:
     """Sampled tours of each of them, of which the best counts."""
     folder: Path = ROOT / "runs" / "matrix_networks"
     """Where the figures of complete runs lie. They are not measured again, and all of them are shown."""
-    out: Path = ROOT / "benchmarks" / "results" / "training" / "matrix_networks.json"
-    """Where all figures go."""
+    out: Path = OUT / "matrix_networks.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_integers(self, "seeds", least=0)

@@ -3,8 +3,8 @@
     python benchmarks/training/plain_ppo.py                                 # all four problems, hours
     python benchmarks/training/plain_ppo.py --curves PPO/TSP-20 MaskablePPO/TSP-20
 
-Writes benchmarks/results/plain_ppo.json and docs/plain_ppo.png, with all curves in `--folder`. Each curve has its own
-file there, which is written when the curve is complete; it is not measured again.
+Writes figures and a picture of all curves in `--folder`. Each curve has its own file there, which is written when the
+curve is complete; it is not measured again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish, save_picture
 from routing_agents.terminal import command_line
 from routing_gym.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
@@ -52,10 +52,8 @@ class Args:
     """CPU threads."""
     folder: Path = ROOT / "runs" / "plain_ppo"
     """Where complete curves lie."""
-    out: Path = ROOT / "benchmarks" / "results" / "plain_ppo.json"
-    """Where the figures go."""
-    picture: Path = ROOT / "docs" / "plain_ppo.png"
-    """Where the picture goes."""
+    out: Path = OUT / "plain_ppo.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
 
 class Curve(BaseCallback):
@@ -120,7 +118,7 @@ def measure(name: str, args: Args) -> Figures:
     }
 
 
-def draw(curves: dict[str, Figures], path: Path) -> None:
+def draw(curves: dict[str, Figures], out: Path) -> None:
     """Plot legality above and cost below, a column for each problem; lines are greedy, dotted lines are sampled."""
     sizes = [size for size in STEPS if any(name.endswith(f"/{size}") for name in curves)]
     figure = Figure(figsize=(3.6 * len(sizes), 5), layout="constrained")
@@ -144,7 +142,7 @@ def draw(curves: dict[str, Figures], path: Path) -> None:
     columns[0][0].set(ylabel="legal episodes, %")
     columns[0][1].set(ylabel="mean cost of the legal ones")
     columns[0][0].legend(fontsize="small")
-    figure.savefig(path, dpi=90)
+    save_picture(figure, out, "plain_ppo.png", dpi=90)
 
 
 def main(args: Args) -> Figures:
@@ -160,7 +158,7 @@ def main(args: Args) -> Figures:
             args.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(files[name], json.dumps(measure(name, args)).encode())
     curves = {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
-    draw(curves, args.picture)
+    draw(curves, args.out)
     return finish(args, {"settings": SETTINGS, "curves": curves})
 
 

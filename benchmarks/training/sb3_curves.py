@@ -4,7 +4,7 @@
     python examples/sb3_maskable_ppo.py --threads 1 --name sb3-cvrp --env-id routing/CVRP-20
     python benchmarks/training/sb3_curves.py runs/sb3-tsp runs/sb3-cvrp
 
-The last command writes benchmarks/results/sb3_curves.json and docs/sb3_curves.png.
+The last command writes the curves, and a picture beside them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import Any
 import tyro
 from matplotlib.figure import Figure
 
-from benchmarks.output import finish
+from benchmarks.output import OUT, finish, save_picture
 from routing_agents.terminal import command_line
 
-ROOT = Path(__file__).parents[2]
 LABELS = {"attention": "AttentionPolicy", "mlp": "MultiInputPolicy"}
 LEVELS = {"random": ":", "nearest neighbour": "--"}  # costs without a curve, and their line styles
 
@@ -31,13 +30,11 @@ class Args:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs, one picture each, side by side."""
-    out: Path = ROOT / "benchmarks" / "results" / "sb3_curves.json"
-    """Where the curves go."""
-    picture: Path = ROOT / "docs" / "sb3_curves.png"
-    """Where the picture goes."""
+    out: Path = OUT / "sb3_curves.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
 
-def draw(runs: list[dict[str, Any]], path: Path) -> None:
+def draw(runs: list[dict[str, Any]], out: Path) -> None:
     """Plot the greedy cost against the steps of the environment."""
     figure = Figure(figsize=(5 * len(runs), 3.6), layout="constrained")
     for axes, run in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
@@ -50,13 +47,13 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)
         axes.legend()
-    figure.savefig(path, dpi=90)
+    save_picture(figure, out, "sb3_curves.png", dpi=90)
 
 
 def main(args: Args) -> dict[str, Any]:
     """Collect the runs' curves, write and draw them."""
     runs = [json.loads((folder / "curves.json").read_text()) for folder in args.runs]
-    draw(runs, args.picture)
+    draw(runs, args.out)
     return finish(args, {"runs": runs})
 
 

@@ -1,6 +1,6 @@
 """Time in which each way of training the attention model reaches a given gap, on the same machine and instances.
 
-    python benchmarks/training/time_to_quality.py --rl4co-python VENV/bin/python    # writes a plot, a table, a file
+    python benchmarks/training/time_to_quality.py --rl4co-python VENV/bin/python    # writes figures and a plot
 
 Runs agents/am_reinforce.py with its defaults, with the paper's optimiser and with the paper's baseline, and
 agents/ppo.py, one after the other on all cores (`taskset` gives fewer), and reads from their logs the greedy gap to the
@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import speed_tables
 from benchmarks.hardware import describe_machine
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish, save_picture
 from routing_agents.runs import check_integers, held_out_instances, reference_cost
 from routing_agents.terminal import command_line
 from routing_gym.arrays import to_backend
@@ -66,10 +66,8 @@ class Args:
     """Length of rl4co's run, which has no end of its own."""
     runs: Path = ROOT / "runs" / "time-to-quality"
     """Where run folders and finished curves are kept."""
-    plot: Path = ROOT / "docs" / "time_to_quality.png"
-    """Where the plot goes."""
-    out: Path = ROOT / "benchmarks" / "results" / "time_to_quality.json"
-    """Where the figures go."""
+    out: Path = OUT / "time_to_quality.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_integers(self, "threads", "held_out")
@@ -190,8 +188,7 @@ def draw(curves: list[Curve], args: Args) -> None:
         axes.axhline(100 * target, color="black", linewidth=0.5, linestyle=":")
     axes.set_yticks([100 * target for target in TARGETS], [f"{target:.0%}" for target in TARGETS])
     axes.legend()
-    args.plot.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(args.plot, dpi=120)
+    save_picture(figure, args.out, "time_to_quality.png", dpi=120)
 
 
 def main(args: Args) -> Figures:

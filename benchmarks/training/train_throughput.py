@@ -1,6 +1,6 @@
 """Training and decoding speed of the attention model, against rl4co and against the machine's matrix products.
 
-    python benchmarks/training/train_throughput.py    # writes results/train_throughput.json
+    python benchmarks/training/train_throughput.py
     python benchmarks/training/train_throughput.py --rl4co-python .venv-rl4co/bin/python
     python benchmarks/training/train_throughput.py --device cuda --problems TSP-20 TSP-50 TSP-100 CVRP-100 --threads 1
         --batch-sizes 512 4096 --rl4co-python .venv-rl4co/bin/python      # on a GPU
@@ -36,14 +36,13 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.arguments import check_problems
-from benchmarks.output import Figures, finish
+from benchmarks.output import OUT, Figures, finish
 from benchmarks.training.operation_counts import task_operations
 from benchmarks.worker_process import OURS, WorkerError, WorkerProcess, start
 from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_agents.training.tuning import fast_precision
 
-ROOT = Path(__file__).parents[2]
 RL4CO = "rl4co"
 
 
@@ -75,8 +74,8 @@ class Args:
     """What seconds are: by the clock, or of the processor; the latter serves where other programs are busy."""
     rl4co_python: Path | None = None
     """The Python of a virtual environment with rl4co; without it, ours alone is measured."""
-    out: Path = ROOT / "benchmarks" / "results" / "train_throughput.json"
-    """Where the figures go."""
+    out: Path = OUT / "train_throughput.json"
+    """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
         check_problems(*self.problems)

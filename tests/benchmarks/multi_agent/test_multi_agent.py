@@ -24,7 +24,7 @@ from routing_gym import CompetitiveOP
 
 @pytest.fixture
 def args(tmp_path):
-    where = {"folder": tmp_path / "cells", "out": tmp_path / "out.json", "picture": tmp_path / "picture.png"}
+    where = {"folder": tmp_path / "cells", "out": tmp_path / "out.json"}
     return values.Args(agents=(2, 4), customers=(1, 2), seeds=(1,), steps=2, games=2, held_out=4, **where)
 
 
@@ -42,7 +42,7 @@ def test_cells_are_measured_once(args, monkeypatch):
     assert measured == [(4, 2, 2)]
     assert json.loads(json.dumps(figures)) == json.loads(args.out.read_text())
     assert [len(values.mean_explained(figures["cells"], 4, customers, "mean")) for customers in (1, 2)] == [1, 2]
-    assert args.picture.exists()
+    assert (args.out.parent / "multi_agent_values.png").exists()
     rows = [row.split("|")[1:4] for row in values.table(figures).splitlines()[2:]]
     assert [[int(cell) for cell in row] for row in rows] == [[1, 2, 1], [1, 4, 1], [2, 2, 1], [2, 4, 2]]
     assert len(multi_agent_tables.interaction(figures).splitlines()) == 2 + 6
@@ -114,7 +114,7 @@ def test_learners_are_run_once_and_compared(tmp_path, monkeypatch):
     """Two kinds of central policies for three vehicles; a run cut off goes on; a second call trains nothing."""
     monkeypatch.setattr(learning, "SAME_GAMES", 12)
     monkeypatch.setitem(learning.EPOCHS, "policies", 1)
-    where = {"folder": tmp_path / "runs", "out": tmp_path / "out.json", "picture": tmp_path / "picture.png"}
+    where = {"folder": tmp_path / "runs", "out": tmp_path / "out.json"}
     args = learning.Args(
         groups=("policies",), agents=(3,), mixings=("attention-own", "concatenation"), held_out=8, **where
     )
@@ -166,7 +166,7 @@ def test_figures_of_other_groups_are_kept(tmp_path):
     out, folder = tmp_path / "out.json", tmp_path / "runs"
     out.write_text(written.read_text())
     folder.mkdir()
-    learning.main(learning.Args(groups=(), folder=folder, out=out, picture=tmp_path / "picture.png"))
+    learning.main(learning.Args(groups=(), folder=folder, out=out))
     assert json.loads(out.read_text())["rows"] == json.loads(written.read_text())["rows"]
 
 

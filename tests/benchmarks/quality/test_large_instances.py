@@ -95,13 +95,11 @@ def test_memory_grows_with_the_nodes_not_with_their_square(case):
 @on_linux
 def test_figures(tmp_path, monkeypatch):
     monkeypatch.setattr(large_instances, "measure_apart", large_instances.measure)  # processes: see above
-    args = large_instances.Args(
-        ("TSP",), (5,), batch=3, batch_nodes=5, out=tmp_path / "figures.json", plot=tmp_path / "plot.png"
-    )
+    args = large_instances.Args(("TSP",), (5,), batch=3, batch_nodes=5, out=tmp_path / "figures.json")
     rows = large_instances.main(args)["rows"]
     assert json.loads(args.out.read_text())["rows"] == rows
     assert [(row["num_nodes"], row["num_instances"], row["steps"]) for row in rows] == [
         (5, 1, 5),
         (5, 3, 5),
     ]
-    assert args.plot.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "large_instances.png").read_bytes().startswith(b"\x89PNG")

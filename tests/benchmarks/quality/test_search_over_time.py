@@ -13,14 +13,14 @@ def test_curves_of_a_square(tmp_path):
     """A square of side 10, whose tour has length 40: no method leaves a gap."""
     (tmp_path / "square.tsp").write_text(SQUARE)
     (tmp_path / "square.opt.tour").write_text("TYPE : TOUR\nDIMENSION : 4\nTOUR_SECTION\n1\n2\n3\n4\n-1\nEOF\n")
-    out, plot = tmp_path / "new" / "figures.json", tmp_path / "new" / "plot.png"
-    args = search_over_time.Args((tmp_path / "square.tsp",), seconds=0.1, out=out, plot=plot)
+    out = tmp_path / "new" / "figures.json"
+    args = search_over_time.Args((tmp_path / "square.tsp",), seconds=0.1, out=out)
     (curves,) = search_over_time.main(args)["curves"].values()
     ours = ["search, from policy", "search, from greedy-edge", "beam search", "simulation-guided", "active search"]
     assert list(curves) == [*ours, "2-opt+or-opt", "fast-tsp"]
     assert {gap for points in curves.values() for _, gap in points} == {0}
     assert out.exists()
-    assert plot.exists()
+    assert (tmp_path / "new" / "search_over_time.png").exists()
 
 
 def test_simulation_guided_search_is_left_out_of_large_files():

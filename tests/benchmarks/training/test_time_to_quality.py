@@ -46,7 +46,6 @@ def test_tiny_run_is_kept(tmp_path, monkeypatch):
         threads=1,
         held_out=8,
         runs=tmp_path / "runs",
-        plot=tmp_path / "plot.png",
         out=tmp_path / "figures.json",
     )
     figures = script.main(args)
@@ -54,7 +53,7 @@ def test_tiny_run_is_kept(tmp_path, monkeypatch):
     assert curve["instances"] == [4, 8]
     assert 0 < curve["seconds"][0] < curve["seconds"][1]
     assert json.loads(args.out.read_text())["table"] == json.loads(json.dumps(figures["table"]))
-    assert args.plot.stat().st_size > 0
+    assert (tmp_path / "time_to_quality.png").stat().st_size > 0
 
     def run(*arguments):
         raise AssertionError("measured twice")
