@@ -67,6 +67,31 @@ def finish(args: Any, figures: Figures, *tables: Any, about: Figures | None = No
     return document
 
 
+def read_kept(path: Path, settings: Figures) -> Figures | None:
+    """Return the figures that an earlier run kept in a file, beside their settings; None if there is no file.
+
+    Raises:
+        ValueError: They were measured with other settings.
+    """
+    if not path.exists():
+        return None
+    figures: Figures = json.loads(path.read_text())
+    before, wanted = figures.get("settings") or {}, json.loads(json.dumps(settings))
+    if before != wanted:
+        others = [key for key in {**wanted, **before} if before.get(key) != wanted.get(key)]
+        told = (f"{key} {before.get(key, 'unknown')}, not {wanted.get(key, 'unknown')}" for key in others)
+        raise ValueError(f"{path}: measured with {'; '.join(told)}; move it away, or name another --folder")
+    return figures
+
+
+def keep(path: Path, settings: Figures, figures: Figures) -> Figures:
+    """Write figures and their settings to a file for `read_kept`; return them."""
+    found = {**figures, "settings": settings}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(found).encode())
+    return found
+
+
 def save_picture(figure: Figure, out: Path, published: str, dpi: int = 100) -> Path:
     """Write a picture beside the figures of its benchmark, or into docs if these figures are published.
 
