@@ -84,6 +84,16 @@ def read_kept(path: Path, settings: Figures) -> Figures | None:
     return figures
 
 
+def check_kept(folder: Path, settings: Figures) -> None:
+    """Check that all files in a folder, which are shown together, were measured with the same settings.
+
+    Raises:
+        ValueError: One of them was measured with other settings.
+    """
+    for path in sorted(folder.glob("*.json")):
+        read_kept(path, settings)
+
+
 def keep(path: Path, settings: Figures, figures: Figures) -> Figures:
     """Write figures and their settings to a file for `read_kept`; return them."""
     found = {**figures, "settings": settings}

@@ -26,7 +26,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmarks.output import OUT, Figures, finish, save_picture
+from benchmarks.output import OUT, Figures, check_kept, finish, keep, read_kept, save_picture
 from benchmarks.quality.quality_tables import markdown
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
@@ -34,7 +34,6 @@ from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym import CompetitiveOP
-from routing_gym.files import write_atomically
 from routing_gym.multi_agent.environments import GameVectorEnv
 from routing_gym.multi_agent.heuristics import prize_per_tick
 
@@ -237,15 +236,12 @@ def main(args: Args) -> Figures:
     """Measure the missing cells, then write and draw all cells."""
     keep_freed_memory()
     torch.set_num_threads(args.threads)
-    args.folder.mkdir(parents=True, exist_ok=True)
+    check_kept(args.folder, args.settings)
     for seed, customers, num_agents in product(args.seeds, args.customers, args.agents):  # seed by seed
         path = args.folder / f"{num_agents}-agents-{customers}-customers-seed{seed}.json"
-        if not path.exists():
-            cell = {**measure(num_agents, customers, seed, args), "settings": args.settings}
-            write_atomically(path, json.dumps(cell).encode())
+        if read_kept(path, args.settings) is None:
+            keep(path, args.settings, measure(num_agents, customers, seed, args))
     cells = [json.loads(path.read_text()) for path in sorted(args.folder.glob("*.json"))]
-    if others := [made for cell in cells if (made := cell.get("settings")) != args.settings]:
-        raise ValueError(f"{args.folder}: holds cells made with {others[0]}; move them away, or name another --folder")
     draw(cells, args.out)
     pairs = [(arm, other) for arm in ("attention", "attention-own") for other in ("concatenation", "mean", "own")]
     rng = np.random.default_rng(0)

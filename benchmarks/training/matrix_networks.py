@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from am_reinforce import Reinforce
-from benchmarks.output import OUT, Figures, finish
+from benchmarks.arguments import check_problems
+from benchmarks.output import OUT, Figures, check_kept, finish, keep, read_kept
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
 from routing_agents.policies.attention.decoding import Decoding, sampling_choice, solve
 from routing_agents.policies.attention.encoder import EDGE_DIM, ModelConfig
@@ -38,10 +39,10 @@ from routing_agents.terminal import command_line
 from routing_agents.training.baselines import SharedBaseline
 from routing_agents.training.tuning import fast_precision, keep_freed_memory
 from routing_gym.arrays import to_backend
-from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem, instance_fields
 
 ROOT = Path(__file__).parents[2]
+WAYS = ("codes", "log", "logits", "svd", "gate")  # parts of the names of networks
 RANK = 8  # factors of each matrix
 SCALE = 10.0  # divisor of logarithms of probabilities, which are about 0 to -20
 TRAINING, TEST = 7, 8  # streams of instances
@@ -68,14 +69,23 @@ class Args:
     samples: int = 16
     """Sampled tours of each of them, of which the best counts."""
     folder: Path = ROOT / "runs" / "matrix_networks"
-    """Where the figures of complete runs lie. They are not measured again, and all of them are shown."""
+    """Where the figures of complete runs lie, all with the same settings. They are not measured again, and all are
+    shown."""
     out: Path = OUT / "matrix_networks.json"
     """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
+        check_problems(*self.problems)
+        if unknown := {way for network in self.networks for way in network.split("+")} - set(WAYS):
+            raise ValueError(f"--networks: unknown {', '.join(sorted(unknown))}; choose from {', '.join(WAYS)}")
         check_integers(self, "seeds", least=0)
         check_integers(self, "batch_size", "num_tours", "held_out", "samples")
         check_numbers(self, "seconds")
+
+    @property
+    def settings(self) -> Figures:
+        """Settings that all runs of a folder have in common."""
+        return {key: getattr(self, key) for key in ("seconds", "batch_size", "num_tours", "held_out", "samples")}
 
 
 class Reader(AttentionModel):
@@ -206,14 +216,14 @@ def main(args: Args) -> Figures:
     """Measure the missing runs; print and write the figures of all runs."""
     torch.set_num_threads(1)
     keep_freed_memory()
-    args.folder.mkdir(parents=True, exist_ok=True)
+    check_kept(args.folder, args.settings)
     for seed in args.seeds:
         for name in args.problems:
             for network in args.networks:
                 path = args.folder / f"{name}-{network}-{seed}.json"
-                if not path.exists():
+                if read_kept(path, args.settings) is None:
                     run = {"problem": name, "network": network, "seed": seed, **measure(name, network, seed, args)}
-                    write_atomically(path, json.dumps(run).encode())
+                    keep(path, args.settings, run)
     runs = [json.loads(path.read_text()) for path in sorted(args.folder.glob("*.json"))]
     return finish(args, {"runs": runs}, "\n".join(rows(runs)))
 

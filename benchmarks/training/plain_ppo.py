@@ -9,7 +9,6 @@ curve is complete; it is not measured again.
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +21,9 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 
-from benchmarks.output import OUT, Figures, finish, save_picture
+from benchmarks.output import OUT, Figures, check_kept, finish, keep, read_kept, save_picture
+from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
-from routing_gym.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
 
 ROOT = Path(__file__).parents[2]
@@ -51,9 +50,18 @@ class Args:
     threads: int = 1
     """CPU threads."""
     folder: Path = ROOT / "runs" / "plain_ppo"
-    """Where complete curves lie."""
+    """Where complete curves lie, all with the same settings."""
     out: Path = OUT / "plain_ppo.json"
     """Where the figures go. The docs show those in benchmarks/results."""
+
+    def __post_init__(self) -> None:
+        check_integers(self, "num_envs", "points", "held_out", "threads")
+        check_integers(self, "seed", least=0)
+
+    @property
+    def settings(self) -> Figures:
+        """Settings that all curves of a folder have in common."""
+        return {key: getattr(self, key) for key in ("num_envs", "points", "held_out", "seed")}
 
 
 class Curve(BaseCallback):
@@ -111,8 +119,6 @@ def measure(name: str, args: Args) -> Figures:
     start = time.perf_counter()
     model.learn(STEPS[size], callback=curve)
     return {
-        "seed": args.seed,
-        "num_envs": args.num_envs,
         "seconds": time.perf_counter() - start,
         "points": curve.points,
     }
@@ -151,13 +157,14 @@ def main(args: Args) -> Figures:
     unknown = set(args.curves) - set(known)
     if unknown:
         raise ValueError(f"unknown curves {sorted(unknown)}; choose from {', '.join(known)}")
+    check_kept(args.folder, args.settings)
     torch.set_num_threads(args.threads)
     files = {name: args.folder / f"{name.replace('/', '-')}.json" for name in known}
     for name in args.curves:
-        if not files[name].exists():
-            args.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(files[name], json.dumps(measure(name, args)).encode())
-    curves = {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
+        if read_kept(files[name], args.settings) is None:
+            keep(files[name], args.settings, measure(name, args))
+    found = {name: read_kept(path, args.settings) for name, path in files.items()}
+    curves = {name: curve for name, curve in found.items() if curve is not None}
     draw(curves, args.out)
     return finish(args, {"settings": SETTINGS, "curves": curves})
 

@@ -47,8 +47,11 @@ def test_cells_are_measured_once(args, monkeypatch):
     assert [[int(cell) for cell in row] for row in rows] == [[1, 2, 1], [1, 4, 1], [2, 2, 1], [2, 4, 2]]
     assert len(multi_agent_tables.interaction(figures).splitlines()) == 2 + 6
     assert len(multi_agent_tables.listening(figures).splitlines()) == 2 + 2  # of m = 4, for each n / m
-    with pytest.raises(ValueError, match="cells: holds cells made with {'steps': 2, .*; move them away"):
-        values.main(replace(args, steps=3))
+    with pytest.raises(
+        ValueError, match="seed1.json: measured with steps 2, not 3; move it away, or name another --fo"
+    ):
+        values.main(replace(args, steps=3, seeds=(3,)))
+    assert measured == [(4, 2, 2)]  # refused before the first measurement
 
 
 def test_returns_are_what_is_still_collected():

@@ -25,6 +25,10 @@ def test_complete_curves_are_kept(tmp_path, monkeypatch):
     assert [point["steps"] for point in curves["MaskablePPO/TSP-10"]["points"]] == [10, 20]
     assert all(point["greedy"]["legal"] == 1.0 for point in curves["MaskablePPO/TSP-10"]["points"])
     assert [point["greedy"]["episodes"] for point in curves["PPO/OP-10"]["points"]] == [3, 3]
+    with pytest.raises(
+        ValueError, match="PPO-TSP-10.json: measured with seed 0, not 1; move it away, or name another --f"
+    ):
+        plain_ppo.main(plain_ppo.Args(curves=("PPO/OP-10",), **small, seed=1))
     assert (tmp_path / "plain_ppo.png").stat().st_size > 0
 
 
