@@ -10,8 +10,9 @@ learning_ways.py. It gets as many steps as fit into the same processor seconds; 
 beforehand, in turn. Runs of one seed train on the same instances. A run is evaluated by the greedy tours of fixed
 held-out instances, and on some of them by the best of 128 tours: 16 samples under each of the eight symmetries. Moving
 averages of the weights are evaluated in the same runs; the time that they take does not count. Each run is kept in
---runs when it is finished, and not measured again; delete that folder to measure them again. The figures are those of
-all runs that are kept. The intervals are Student's, over seeds, for the differences of runs with the same seed.
+--runs when it is finished, and not measured again with the same steps, instances and initial weights. The figures are
+those of all runs that are kept with these instances and weights. The intervals are Student's, over seeds, for the
+differences of runs with the same seed.
 """
 
 from __future__ import annotations
@@ -33,17 +34,21 @@ from am_reinforce import ReinforceTrainer
 from benchmarks.output import OUT, Figures, finish
 from benchmarks.training import learning_tables
 from benchmarks.training.learning_stages import STAGES, Arm
+from routing_agents import checkpoint
+from routing_agents.evaluation.methods import weights_digest
 from routing_agents.policies.attention.decoding import Decoding, solve
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
+from routing_agents.trained import WEIGHTS
 from routing_agents.training.averaging import WeightAverage
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import select, to_backend
 from routing_gym.solvers import FastTSP
 
 ROOT = Path(__file__).parents[2]
+COMMIT = "607ccca"  # its weights, from which the published figures start, lack nearness
 DECAYS = (0.97,)  # decays of averages of weights; in runs of 300 steps or fewer, larger ones have the same effect
 SAMPLES, SYMMETRIES = 16, 8
 ENTROPY_STEPS = 20  # number of the last steps of a run over which the entropy is averaged
@@ -65,6 +70,8 @@ class Args:
     """Number of held-out instances for greedy tours."""
     sampled: int = 200
     """Number of those that are also sampled."""
+    weights: Path = WEIGHTS
+    """Folder of the weights that stages start from, which are networks without nearness."""
     runs: Path = ROOT / "runs" / "learning"
     """Folder in which finished runs are kept."""
     out: Path = OUT / "learning.json"
@@ -88,11 +95,39 @@ class Args:
         return [first, *(arm for arm in others if not self.arms or arm.label in self.arms)]
 
 
+def initial_weights(args: Args, stage: str) -> Path | None:
+    """Return the weights that a stage starts from; None if it starts from random ones."""
+    weights: Path | None = STAGES[stage].settings.get("init_from")
+    return weights and args.weights / weights.name
+
+
+def check_weights(args: Args) -> None:
+    """Check the weights that the stages start from.
+
+    Raises:
+        ValueError: They have nearness, which the networks of all arms lack: `warm_start` would leave it out.
+    """
+    for stage in args.stages:
+        weights = initial_weights(args, stage)
+        if weights is not None and checkpoint.load(weights)[1]["model"].get("nearness"):
+            raise ValueError(
+                f"{weights} is a network with nearness, but stage {stage!r} trains networks without it; give a folder "
+                f"with the weights of commit {COMMIT} as --weights (docs/research/2026-11-learning.md has the command)"
+            )
+
+
+def settings_of(args: Args, stage: str) -> Figures:
+    """Return what the figures of all runs of a stage depend on."""
+    weights = initial_weights(args, stage)
+    digest = None if weights is None else weights_digest(weights)
+    return {"held_out": args.held_out, "sampled": args.sampled, "weights": digest}
+
+
 def training_args(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> TrainingArgs:
     """Return the arguments of am_reinforce.py for a run."""
     base = TrainingArgs(epochs=1, steps_per_epoch=steps, held_out=args.held_out, processes=1, threads=1, seed=seed)
     base = replace(base, attention=ModelConfig())  # the paper's network
-    return replace(base, **{**STAGES[stage].settings, **arm.changes})
+    return replace(base, **{**STAGES[stage].settings, "init_from": initial_weights(args, stage), **arm.changes})
 
 
 def seconds_per_step(args: Args, stage: str, rounds: int = 3, steps: int = 8) -> dict[str, float]:
@@ -151,8 +186,9 @@ def mean(cost: Tensor) -> float:
 
 def reference(args: Args, stage: str) -> dict[str, float]:
     """Return the reference costs: those of the weights that a stage starts from, or those of fast-tsp."""
-    path = args.runs / f"{stage} reference.json"
-    if not path.exists():
+    path, settings = args.runs / f"{stage} reference.json", settings_of(args, stage)
+    kept: Figures = json.loads(path.read_text()) if path.exists() else {}
+    if kept.get("settings") != settings:
         trainer = ReinforceTrainer(training_args(args, stage, Arm(""), 0, 1))
         if trainer.args.init_from is not None:
             found = costs(args, trainer, trainer.model.eval())
@@ -161,15 +197,16 @@ def reference(args: Args, stage: str) -> dict[str, float]:
             solver.load()
             cost = solver.solve(trainer.problem, to_backend(trainer.held_out, "numpy"), num_workers=1).cost
             found = {"greedy": float(cost.mean()), "best": float(cost[: args.sampled].mean())}
-        path.write_text(json.dumps(found) + "\n")
-    result: dict[str, float] = json.loads(path.read_text())
+        kept = {"settings": settings, "costs": found}
+        path.write_text(json.dumps(kept) + "\n")
+    result: dict[str, float] = kept["costs"]
     return result
 
 
 def run(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> Figures:
     """Return the figures of a run, which are read from disk if it was finished before."""
     path = args.runs / f"{stage}, {arm.label}, {seed}.json"
-    key = {"stage": stage, "arm": arm.label, "seed": seed, "steps": steps, "held_out": args.held_out}
+    key = {"stage": stage, "arm": arm.label, "seed": seed, "steps": steps, **settings_of(args, stage)}
     if path.exists():
         figures: Figures = json.loads(path.read_text())
         if all(figures.get(name) == value for name, value in key.items()):
@@ -187,10 +224,11 @@ def run(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> Figures:
 
 
 def kept(args: Args) -> list[Figures]:
-    """Return the figures of all runs that are kept, by stage, arm and seed."""
+    """Return the figures of all runs that are kept with the same settings, by stage, arm and seed."""
     keys = [(name, arm.label) for name, stage in STAGES.items() for arm in stage.arms]
     order = {key: number for number, key in enumerate(keys)}
     found = [json.loads(path.read_text()) for path in sorted(args.runs.glob("*, *, *.json"))]
+    found = [one for one in found if settings_of(args, one["stage"]).items() <= one.items()]
     return sorted(found, key=lambda one: (order[one["stage"], one["arm"]], one["seed"]))
 
 
@@ -237,6 +275,7 @@ def main(args: Args) -> Figures:
     """Measure, print a table after each seed, and write the figures."""
     keep_freed_memory()
     torch.set_num_threads(1)
+    check_weights(args)
     args.runs.mkdir(parents=True, exist_ok=True)
     for stage in args.stages:
         reference(args, stage)

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.training import learning as script
 from benchmarks.training import learning_stages, learning_tables
 from routing_agents.policies.attention.model import ModelConfig
+from routing_gym.solvers import make_solver
 
 
 def test_interval_by_hand():
@@ -90,8 +91,32 @@ def test_tiny_run_is_kept(tmp_path, monkeypatch):
 
     monkeypatch.setattr(script, "train", train)
     assert json.loads(json.dumps(script.main(args)["runs"])) == json.loads(args.out.read_text())["runs"]
-    with pytest.raises(AssertionError, match="measured twice"):
-        script.main(replace(args, seeds=(3,)))
+    for changed in (replace(args, seeds=(3,)), replace(args, sampled=3)):
+        with pytest.raises(AssertionError, match="measured twice"):
+            script.main(changed)
+
+
+def test_references_and_runs_depend_on_instances_and_weights(tmp_path, monkeypatch):
+    """Asked for fewer instances, the reference is measured again; runs with other weights are not shown."""
+    monkeypatch.setattr(script, "FastTSP", lambda: make_solver("nearest-neighbour"))
+    args = script.Args(stages=("from scratch",), held_out=4, sampled=2, runs=tmp_path)
+    few = replace(args, held_out=3, sampled=1)
+    costs = script.reference(args, "from scratch")
+    assert script.reference(few, "from scratch") != costs == script.reference(args, "from scratch")
+    run = {"stage": "transfer", "arm": "REINFORCE", "seed": 1, "steps": 1, **script.settings_of(args, "transfer")}
+    (tmp_path / "transfer, REINFORCE, 1.json").write_text(json.dumps(run))
+    assert (script.kept(args), script.kept(few)) == ([run], [])
+    (tmp_path / "cvrp-20.safetensors").write_bytes(b"other weights")
+    assert script.kept(replace(args, weights=tmp_path)) == []
+
+
+def test_weights_with_nearness_are_refused(tmp_path):
+    """Today's published weights for CVRP-50 have it; the networks of the stage would leave it out."""
+    args = script.Args(stages=("transfer", "fine-tuning"), runs=tmp_path / "runs")
+    told = r"cvrp-50.safetensors is a network with nearness, but stage 'fine-tuning' .* of commit 607ccca as --weights"
+    with pytest.raises(ValueError, match=told):
+        script.main(args)
+    assert not args.runs.exists()
 
 
 @pytest.mark.parametrize(
