@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from benchmarks.pointer.pointer_tables import PAPER_LABELS
 from benchmarks.quality import quality_tables
 from benchmarks.quality.quality_tables import PAPER, gap_by_size, markdown, tables, two_digits, value_cell
 from benchmarks.training import learning_tables
+from routing_agents.terminal import command_line
 from routing_gym.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
@@ -290,19 +291,25 @@ def pages(root: Path = ROOT) -> list[Path]:
     return [root / "README.md", *sorted(written)]
 
 
-def main(root: Path = ROOT) -> list[Path]:
-    """Write the tables; return the pages that changed."""
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the script."""
+
+    root: Path = ROOT
+    """Folder with README.md and docs."""
+
+
+def main(args: Args) -> list[Path]:
+    """Write the tables; print and return the pages that changed."""
     changed = []
-    for page in pages(root):
+    for page in pages(args.root):
         before = page.read_text()
         if (after := renewed(before)) != before:
             write_atomically(page, after.encode())
             changed.append(page)
+    print("changed:", *changed) if changed else print("nothing changed")
     return changed
 
 
 if __name__ == "__main__":
-    try:
-        print("changed:", *main())
-    except (ValueError, OSError) as error:
-        sys.exit(f"doc_tables: {error}")
+    command_line(main, Args, __doc__)

@@ -20,6 +20,14 @@ def test_pages_show_what_was_measured():
     assert sorted(found) == sorted(doc_tables.WRITERS)
 
 
+def test_changed_pages_are_named(tmp_path, capsys):
+    (tmp_path / "README.md").write_text("<!-- table: planner -->\nold\n<!-- end of table -->\n")
+    assert doc_tables.main(doc_tables.Args(tmp_path)) == [tmp_path / "README.md"]
+    assert capsys.readouterr().out == f"changed: {tmp_path / 'README.md'}\n"
+    assert doc_tables.main(doc_tables.Args(tmp_path)) == []
+    assert capsys.readouterr().out == "nothing changed\n"
+
+
 def test_files_were_solved_with_the_weights_that_there_are():
     """Those that `solve.py` would take today."""
     rows = json.loads((doc_tables.RESULTS / "solution_quality.json").read_text())["files"]
