@@ -67,6 +67,23 @@ class WorkerProcess:
         return self.answer(*keys)
 
 
+def check_python(name: str, python: Path) -> str:
+    """Check that the Python of a library's virtual environment can be run; return how to make the environment.
+
+    Raises:
+        WorkerError: It does not exist, or is no program.
+    """
+    hint = (
+        f"make its environment with `python3 -m venv .venv-{name} && .venv-{name}/bin/pip install -r "
+        f"benchmarks/peers/requirements-{name}.txt`, or name another with --{name}-python"
+    )
+    if not python.exists():
+        raise WorkerError(f"{python} does not exist; {hint}")
+    if not (python.is_file() and os.access(python, os.X_OK)):
+        raise WorkerError(f"{python} is no program that can be run; {hint}")
+    return hint
+
+
 @contextmanager
 def start(
     name: str, script: str, python: Path | None = None, prefix: tuple[str, ...] = (), **environment: str
@@ -83,14 +100,7 @@ def start(
     Raises:
         WorkerError: The process does not start.
     """
-    hint = (
-        f"make its environment with `python3 -m venv .venv-{name} && .venv-{name}/bin/pip install -r "
-        f"benchmarks/peers/requirements-{name}.txt`, or name another with --{name}-python"
-    )
-    if python and not python.exists():
-        raise WorkerError(f"{python} does not exist; {hint}")
-    if python and not (python.is_file() and os.access(python, os.X_OK)):
-        raise WorkerError(f"{python} is no program that can be run; {hint}")
+    hint = check_python(name, python) if python else ""
     command = [*prefix, str(python or sys.executable), "-W", "ignore", str(PEERS / script)]
     with (
         tempfile.TemporaryFile("w+") as errors,  # unlike a pipe, takes any number of lines

@@ -28,7 +28,8 @@ from matplotlib.figure import Figure
 from benchmarks import speed_tables
 from benchmarks.hardware import describe_machine
 from benchmarks.output import OUT, Figures, finish, save_picture
-from routing_agents.runs import check_integers, held_out_instances, reference_cost
+from benchmarks.worker_process import WorkerError, check_python
+from routing_agents.runs import check_integers, check_numbers, held_out_instances, reference_cost
 from routing_agents.terminal import command_line
 from routing_gym.arrays import to_backend
 
@@ -71,6 +72,8 @@ class Args:
 
     def __post_init__(self) -> None:
         check_integers(self, "threads", "held_out")
+        check_integers(self, "seeds", least=0)
+        check_numbers(self, "rl4co_seconds")
         for command in self.commands:
             if not all(part.strip() for part in command.partition(":")):
                 raise ValueError(f"--commands: expected LABEL: SCRIPT ARGUMENTS, got {command!r}")
@@ -120,7 +123,14 @@ def run_rl4co(args: Args, problem: Any, held_out: Any, reference: float, seed: i
 
 
 def measure(args: Args) -> list[Curve]:
-    """Return all curves; those that were finished before are read from disk."""
+    """Return all curves; those that were finished before are read from disk.
+
+    Raises:
+        WorkerError: `--rl4co-python` cannot be run.
+        ValueError: The problem has no exact solver.
+    """
+    if args.rl4co_python is not None:
+        check_python("rl4co", args.rl4co_python)
     problem = gym.make(args.env_id, disable_env_checker=True).unwrapped.problem
     held_out = held_out_instances(problem, args.held_out)
     args.runs.mkdir(parents=True, exist_ok=True)
@@ -201,4 +211,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    command_line(main, Args, __doc__, (subprocess.CalledProcessError,))
+    command_line(main, Args, __doc__, (subprocess.CalledProcessError, WorkerError))
