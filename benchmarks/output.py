@@ -21,17 +21,40 @@ PUBLISHED = ROOT / "benchmarks" / "results"  # `doc_tables.py` reads these; writ
 Figures = dict[str, Any]
 
 
-def read_figures(path: Path) -> Figures:
+def read_figures(path: Path, *keys: str) -> Figures:
     """Return the figures of an earlier run; an empty dictionary if the file does not exist.
+
+    Args:
+        path: File to read.
+        keys: Keys that the figures of this script have. Without keys, figures are those of a script that writes no
+            `machine` for the whole file.
 
     Raises:
         ValueError: The file is damaged, or belongs to another program.
     """
     try:
-        figures: Figures = json.loads(path.read_text()) if path.exists() else {}
+        figures = json.loads(path.read_text()) if path.exists() else None
     except ValueError as error:
         raise ValueError(f"{path}: not the figures of this script: {error}; choose another --out") from error
+    if figures is None:
+        return {}
+    if not isinstance(figures, dict) or not figures.keys() >= set(keys) or (not keys and "machine" in figures):
+        expected = f"expected {', '.join(keys)}" if keys else "they have one machine for all"
+        raise ValueError(f"{path}: not the figures of this script: {expected}; choose another --out")
     return figures
+
+
+def check_same(path: Path, figures: Figures, **settings: Any) -> None:
+    """Check that figures, which are continued, have been measured with these arguments.
+
+    Raises:
+        ValueError: They have been measured with others, and would be lost.
+    """
+    before = figures.get("arguments", settings)
+    if others := [
+        f"--{key} {before.get(key)}, not {value}" for key, value in settings.items() if before.get(key) != value
+    ]:
+        raise ValueError(f"{path}: measured with {', '.join(others)}; choose another --out")
 
 
 def write_figures(path: Path, figures: Figures, sort_keys: bool = False) -> None:

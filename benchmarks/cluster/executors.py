@@ -208,7 +208,7 @@ def table(figures: Figures) -> Table:
 
 def main(args: Args) -> Figures:
     """Measure the parts that are not left out; print and write the figures."""
-    figures = read_figures(args.out)
+    figures = read_figures(args.out, "machine", "arguments")
     if args.short_rows:
         figures["overhead"] = overhead(args)
     if args.cvrp_rows:

@@ -310,7 +310,7 @@ def main(args: Args) -> Figures:
         if folder.is_dir() and complete(folder):
             run = describe(folder.name)
             done.setdefault((run["group"], run["agents"]), []).append(folder)
-    before = read_figures(args.out).get("rows", [])
+    before = read_figures(args.out, "rows", "interaction").get("rows", [])
     rows = [row for row in before if (row["group"], row["agents"]) not in done]
     for folders in done.values():
         rows += measure(folders, args)

@@ -212,7 +212,7 @@ def main(args: Args) -> Figures:
     """Measure, and write the figures."""
     keep_freed_memory()
     torch.set_num_threads(args.threads)
-    old = read_figures(args.out)
+    old = read_figures(args.out, "rows", "labels", "throughput")
     kept = old if args.models else {}
     rows = []
     console = Console()

@@ -18,6 +18,7 @@ from typing import Any
 import evaluate
 from benchmarks.hardware import describe_machine
 from benchmarks.output import OUT, Figures, read_figures, write_figures
+from benchmarks.quality.quality_tables import beam_search
 from routing_agents.terminal import command_line
 
 GREEDY, BEAM = "trained", "trained:beam=4,expansion=4,symmetries=8"
@@ -64,12 +65,15 @@ def measured(run: evaluate.Args) -> dict[str, Any]:
 
 
 def main(args: Args) -> Figures:
-    """Measure the sets that the results file lacks; return and write the figures."""
-    figures = read_figures(args.out) or {"machine": describe_machine(), "sets": {}}
+    """Measure the sets that the results file lacks; write the figures, and print the table of all."""
+    if args.peers is not None and not args.peers.is_file():
+        raise FileNotFoundError(f"--peers {args.peers}: no such file; name MVMoE's test instances (.npz)")
+    figures = read_figures(args.out, "sets") or {"machine": describe_machine(), "sets": {}}
     for name, run in sets(args):
         if name not in figures["sets"]:
             figures["sets"][name] = measured(run)
             write_figures(args.out, figures)
+    print(beam_search(figures))
     return figures
 
 

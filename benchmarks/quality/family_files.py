@@ -19,7 +19,7 @@ import torch
 import tyro
 from rich.console import Console
 
-from benchmarks.output import OUT, Figures, finish, read_figures
+from benchmarks.output import OUT, Figures, check_same, finish, read_figures
 from routing_agents import load
 from routing_agents.evaluation.files import Method, Settings
 from routing_agents.evaluation.improving import PlanSearch
@@ -91,13 +91,13 @@ def main(args: Args) -> Figures:
     """Solve the files; return and write the figures.
 
     Raises:
-        ValueError: A file cannot be read.
+        ValueError: A file cannot be read, or `--out` has the figures of other seconds or another seed.
         OSError: The figures cannot be written.
     """
     torch.set_num_threads(1)
-    console, figures = Console(stderr=True), read_figures(args.out)
-    same = figures.get("arguments") == {"seconds": args.seconds, "seed": args.seed}
-    rows: dict[str, Any] = figures["files"] if same else {}
+    console, figures = Console(stderr=True), read_figures(args.out, "arguments", "files")
+    check_same(args.out, figures, seconds=args.seconds, seed=args.seed)
+    rows: dict[str, Any] = figures.get("files", {})
     files = {path: data.read_instance(path) for path in args.files}  # all, before the first is solved
     for path, file in files.items():
         if file.best_known is None or not PlanSearch.takes(file.problem) or path.stem in rows:

@@ -10,9 +10,8 @@ later run with the same customers, seconds and seed continues from there.
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.output import OUT, Figures, finish, read_figures
+from benchmarks.output import OUT, Figures, check_same, finish, read_figures
 from routing_agents.planning.planner import solve_task
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
@@ -93,15 +92,14 @@ def compare(name: str, number: int, args: Args) -> Figures:
 
 
 def measured(args: Args) -> list[Figures]:
-    """Return the figures of an earlier run with the same customers, seconds and seed; empty if there are none."""
-    document = read_figures(args.out)
-    if not document:
-        return []
-    wanted = json.loads(
-        json.dumps({key: value for key, value in asdict(args).items() if key not in ("out", "instances", "variants")})
-    )
-    same = all(document["arguments"][key] == value for key, value in wanted.items())
-    return list(document["instances"]) if same else []
+    """Return the figures of an earlier run; empty if there are none.
+
+    Raises:
+        ValueError: They are those of another number of customers, other seconds or another seed.
+    """
+    document = read_figures(args.out, "arguments", "instances")
+    check_same(args.out, document, customers=args.customers, seconds=args.seconds, seed=args.seed)
+    return list(document.get("instances", []))
 
 
 def gaps(rows: list[Figures], name: str) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from matplotlib.figure import Figure
 
 from benchmarks import output
@@ -19,6 +20,23 @@ def test_scripts_do_not_write_over_published_figures():
     assert written == {name: [one for one in found if one.startswith("OUT / ")] for name, found in written.items()}
     assert not [path for path, text in texts.items() if re.search(r"Path = .*\"docs\"", text)]
     assert output.OUT.is_relative_to(output.ROOT / "runs")
+
+
+@pytest.mark.parametrize(
+    ("keys", "text", "message"),
+    [
+        (("sets",), '{"machine": {}, "rows": []}', "expected sets"),
+        ((), '{"machine": {}, "rows": []}', "they have one machine for all"),
+        ((), "[]", "not the figures"),
+        ((), "{", "Expecting property name"),
+    ],
+)
+def test_figures_of_another_script_are_refused(tmp_path, keys, text, message):
+    path = tmp_path / "other.json"
+    assert output.read_figures(path, *keys) == {}
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"other.json: not the figures of this script: .*{message}|{message}.*other"):
+        output.read_figures(path, *keys)
 
 
 def test_pictures_are_beside_the_figures(tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """`benchmarks/quality/family_files.py`: gaps of a file, measured once."""
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.quality import family_files, quality_tables
@@ -19,6 +21,8 @@ def test_a_file_is_measured_once(tmp_path, monkeypatch):
     assert "| depots | PCHFMDVRPTW | 2 | 14000 |" in quality_tables.family_files(figures)
     monkeypatch.setattr(family_files, "ours", None)  # would fail
     assert family_files.main(args) == figures
+    with pytest.raises(ValueError, match=r"figures.json: measured with --seed 1, not 2; choose another --out"):
+        family_files.main(replace(args, seed=2))
 
 
 def test_files_of_other_problems(tmp_path):

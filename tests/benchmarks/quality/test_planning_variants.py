@@ -17,6 +17,8 @@ def test_a_later_run_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(planning_variants, "compare", lambda *one: compared.append(one[:2]) or {**first, "number": 1})
     planning_variants.main(planning_variants.Args(**given, instances=2))
     assert compared == [("VRPB", 1)]
+    with pytest.raises(ValueError, match=r"figures.json: measured with --seconds 1.0, not 2.0; choose another --out"):
+        planning_variants.main(planning_variants.Args(**{**given, "seconds": 2.0}))
     assert [row["number"] for row in json.loads(given["out"].read_text())["instances"]] == [0, 1]
 
 
