@@ -68,6 +68,7 @@ TIME_LIMITS = {  # seconds by size; other solvers have their own default for eve
 }
 SETS = (*PAPER, *OTHERS, *DEPOTS, *FLEETS, *ROADS)
 MOST_PROVEN = 20  # most nodes with milp as the reference of a problem that pyvrp solves, too: OP
+TEST_SIZE = 10_000  # instances of a test set of the paper
 OTHER_SIZE, OTHER_SEED, OTHER_TOURS = 1_000, 4_321, 128  # for problems that the paper lacks
 
 
@@ -105,7 +106,17 @@ class Args:
     """Where the figures go; those of an earlier run are continued. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "batch_size", "workers")
+        check_integers(self, "size", most=TEST_SIZE)
+        check_integers(self, "sampling_size", "search_size", "batch_size", "workers")
+        check_integers(self, "samples", "reference_size", least=0)
+        if unknown := [name for name in self.sets if name not in SETS]:
+            raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(SETS)}")
+        if missing := [str(file) for file in self.files if not file.is_file()]:
+            raise FileNotFoundError(f"--files: no file {', '.join(missing)}")
+        if self.weights is not None and not self.weights.is_dir():
+            raise FileNotFoundError(
+                f"--weights {self.weights}: no such folder; expected one with tsp_20/epoch-99.pt etc."
+            )
 
 
 @dataclass(frozen=True)
@@ -320,10 +331,6 @@ def measure_files(files: tuple[Path, ...]) -> dict[str, Any]:
 def main(args: Args) -> Figures:
     """Measure the missing figures and print the tables."""
     keep_freed_memory()
-    if not 1 <= args.size <= 10_000:
-        raise ValueError(f"--size must be 1 to 10,000, as many as a test set has, got {args.size}")
-    if unknown := [name for name in args.sets if name not in SETS]:
-        raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(SETS)}")
     results = read_figures(args.out)
     for name in args.sets:
         for column, settings, measure in TestSet(args, name).measurements():

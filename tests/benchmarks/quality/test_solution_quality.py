@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ def save_untrained(folder, name):
 def args(tmp_path):
     save_untrained(tmp_path, "TSP")
     sets = ("TSP-20", "CVRP-20")  # no weights for the second
-    return Args(None, tmp_path, sets, 30, 4, 12, (15, 0, 0), (6, 0, 0), workers=1, out=tmp_path / "figures.json")
+    return Args(None, tmp_path, sets, 30, 4, 12, (15, 1, 1), (6, 0, 0), workers=1, out=tmp_path / "figures.json")
 
 
 def test_columns_are_measured_once(args, monkeypatch):
@@ -76,8 +77,6 @@ def test_fewer_instances_are_the_first_of_the_papers(args, name):
     first = solution_quality.TestSet(args, f"{name}-20").instances()
     assert len(first.coords) == 30
     assert (first.coords == paper_test_set(name, 20).coords[:30]).all()
-    with pytest.raises(ValueError, match="--size must be 1 to 10,000, as many as a test set has, got 10001"):
-        solution_quality.main(replace(args, size=10_001))
 
 
 def test_damaged_figures_are_named(args):
@@ -130,6 +129,19 @@ def test_tables():
     assert {part: tables[part].splitlines()[2:] for part in rows} == {part: [row] for part, row in rows.items()}
 
 
-def test_unknown_set(args):
-    with pytest.raises(ValueError, match="--sets: no TSP-30; choose among TSP-20, TSP-50"):
-        solution_quality.main(replace(args, sets=("TSP-30",)))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"size": 10_001}, "--size must be at most 10000, got 10001"),
+        ({"sampling_size": 0}, "--sampling-size must be an integer of at least 1, got 0"),
+        ({"search_size": (0, 0, 0)}, "--search-size must be integers of at least 1"),
+        ({"samples": -1}, "--samples must be an integer of at least 0, got -1"),
+        ({"sets": ("TSP-30",)}, "--sets: no TSP-30; choose among TSP-20, TSP-50"),
+        ({"files": (Path("nix.tsp"),)}, "--files: no file nix.tsp"),
+        ({"weights": Path("nix")}, "--weights nix: no such folder"),
+    ],
+)
+def test_bad_arguments(changes, message):
+    """They are refused before anything is measured."""
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        solution_quality.Args(**changes)
