@@ -37,6 +37,9 @@ FILES = {  # by problem: our files, and the folders of rl4co and Jumanji
     "VRP family": ("vrp", "mtvrp", ""),
 }
 LIBRARIES = ("routing-gym", "rl4co", "jumanji")
+DOWNLOAD = (
+    "pip download --no-deps rl4co==0.7.0 jumanji==1.1.2 -d peers && for f in peers/*.whl; do unzip -q $f -d peers; done"
+)
 NO_TOKENS = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
@@ -84,8 +87,11 @@ def main(args: Args) -> Figures:
     """Count, print a table, and write the figures.
 
     Raises:
-        FileNotFoundError: A file is missing.
+        FileNotFoundError: A library is missing in the folder.
     """
+    for library in LIBRARIES[1:]:
+        if not (args.peers / library).is_dir():
+            raise FileNotFoundError(f"{args.peers / library} does not exist; download the libraries with\n{DOWNLOAD}")
     lines = {
         problem: {
             library: sum(code_lines(path) for name in names.split() for path in files_of(library, name, args.peers))

@@ -9,10 +9,12 @@ has the figures.
 
 The arguments are those of am_reinforce.py; the baseline must be `shared`, without `--force-starts` and `--symmetries`.
 `--sizes` are rounded to multiples of 20, so that there are few graphs. Without a GPU, the same steps run one by one.
+Continue a run with `cuda_graphs.py --resume RUN`; am_reinforce.py continues it, too, without graphs.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -200,6 +202,8 @@ class GraphTrainer(am_reinforce.ReinforceTrainer):
         super().__init__(args)
         self.loss = distributed.parallel(GraphReinforce(self.model, self.baseline, LOSSES[self.args.loss]))
         on_gpu = self.device.startswith("cuda")
+        if not on_gpu:
+            print(f"cuda_graphs: the device is {self.device}, so steps run one by one, without graphs", file=sys.stderr)
         self.generator = torch.cuda.default_generators[torch.cuda.current_device()] if on_gpu else torch.Generator()
         self.choose = sampling_choice(self.generator)
 

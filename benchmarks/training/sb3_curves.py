@@ -52,6 +52,12 @@ def draw(runs: list[dict[str, Any]], out: Path) -> None:
 
 def main(args: Args) -> dict[str, Any]:
     """Collect the runs' curves, write and draw them."""
+    for folder in args.runs:
+        if not (folder / "curves.json").is_file():
+            raise FileNotFoundError(
+                f"{folder / 'curves.json'} does not exist; `python examples/sb3_maskable_ppo.py --name NAME` writes it "
+                "into runs/NAME"
+            )
     runs = [json.loads((folder / "curves.json").read_text()) for folder in args.runs]
     draw(runs, args.out)
     return finish(args, {"runs": runs})
