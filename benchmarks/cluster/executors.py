@@ -224,4 +224,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    command_line(main, Args, __doc__, (RuntimeError,))
+    command_line(main, Args, __doc__, (RuntimeError,), stopped="stopped; nothing is written")

@@ -202,7 +202,8 @@ def main(args: Args) -> Figures:
                 row["times_sync"] = row["steps_per_second"] / sync if sync and row["kind"] == "native" else None
             rows += measured
             shares.append(breakdown(args, measured, problem, lanes))
-    figures = {"rows": rows, "breakdown": shares}
+            figures = {"rows": rows, "breakdown": shares}
+            finish(args, figures)
     return finish(args, figures, speed_tables.env_throughput(figures), parts(shares))
 
 

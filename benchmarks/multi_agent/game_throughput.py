@@ -162,4 +162,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    command_line(main, Args, __doc__, (WorkerError,))
+    command_line(main, Args, __doc__, (WorkerError,), stopped="stopped; nothing is written")

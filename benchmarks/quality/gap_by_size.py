@@ -104,6 +104,7 @@ def main(args: Args) -> Figures:
         models = load_models(name)
         for size in args.sizes:
             rows.append(measure(name, size, models, args))
+            finish(args, {"rows": rows})
             console.print(f"{name}-{size}: {rows[-1]['gaps']}", markup=False)
     draw(rows, args)
     figures = {"rows": rows}

@@ -149,4 +149,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    command_line(main, Args, __doc__)
+    command_line(main, Args, __doc__, stopped="stopped; nothing is written")

@@ -99,7 +99,7 @@ def cost_of(task: Task, routes: list[list[int]]) -> float:
 
 
 def main(args: Args) -> Figures:
-    """Run the four steps with both methods."""
+    """Run the four steps with both methods; the figures are written after each run."""
     torch.set_num_threads(1)
     rows = []
     table = Table("step", "unit", "seed", "routing_agents.solve", "PyVRP", "by", title=f"{args.seconds:g} s each")
@@ -110,6 +110,7 @@ def main(args: Args) -> Figures:
             routes = [[visit.row for visit in route.stops] for route in plan.routes]
             assert abs(cost_of(task, routes) - plan.cost) < TOLERANCE
             rows.append({"step": name, "seed": seed, "ours": plan.cost, "pyvrp": theirs, "costs": dict(plan.costs)})
+            finish(args, {"steps": rows})
             table.add_row(name, plan.unit, str(seed), f"{plan.cost:.2f}", f"{theirs:.2f}", plan.solver)
     return finish(args, {"steps": rows}, table)
 

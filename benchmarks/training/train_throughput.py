@@ -275,6 +275,7 @@ def main(args: Args) -> Figures:
         workers[OURS] = stack.enter_context(start_workers(args, OURS, max(args.threads)))
         for cell in track(cells, "Speed", console=Console(stderr=True)):
             rows += measure(args, workers, *cell)
+            finish(args, {"rl4co": versions, "rows": rows})
     memory = [row for problem in args.memory_problems for row in measure_memory(args, problem)]
     comparisons = compare(rows)
     figures = {"rl4co": versions, "rows": rows, "comparisons": comparisons, "memory": memory}
