@@ -1,6 +1,6 @@
 """Compare networks for the values of a game: values of fixed policies, fitted to their returns.
 
-    python benchmarks/multi_agent/multi_agent_values.py    # all, hours on a busy core
+    python benchmarks/multi_agent/multi_agent_values.py --seeds 1 2 3 4 5    # 20 minutes on one core
     python benchmarks/multi_agent/multi_agent_values.py --agents 8 --seeds 1       # a part of it
 
 All vehicles play `prize_per_tick`, so many head for the same customers. The m values v^i of each kind of network are

@@ -1,6 +1,6 @@
 """Learning curves of Stable-Baselines3's PPO, which does not use masks, beside those of sb3-contrib's MaskablePPO.
 
-    python benchmarks/training/plain_ppo.py                                 # all four problems, hours
+    python benchmarks/training/plain_ppo.py                                 # all four problems, two hours
     python benchmarks/training/plain_ppo.py --curves PPO/TSP-20 MaskablePPO/TSP-20
 
 Writes figures and a picture of all curves in `--folder`. Each curve has its own file there, which is written when the

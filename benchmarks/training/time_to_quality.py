@@ -7,7 +7,7 @@ agents/ppo.py, one after the other on all cores (`taskset` gives fewer), and rea
 optimum on the same held-out instances. rl4co (0.7.0) runs in its own virtual environment; see
 benchmarks/peers/rl4co_time_to_quality.py. Time is measured from the first training step. It includes the evaluation on
 the held-out instances, for all of them, but not imports and set-up. Each curve is kept in --runs when it is finished,
-and not measured again; delete that folder to measure them again.
+and not measured again; delete that folder to measure them again. The published runs took 40 minutes on two cores.
 """
 
 from __future__ import annotations
