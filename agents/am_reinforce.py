@@ -39,10 +39,10 @@ from routing_agents.optimizers import LEARNING_RATES, make_optimizers
 from routing_agents.policies.attention.decoding import Choice, decode, log_probability, sampling_choice
 from routing_agents.policies.attention.features import features_of
 from routing_agents.policies.attention.model import NETWORKS, ModelConfig
-from routing_agents.policies.attention.saved import describe, warm_start
+from routing_agents.policies.attention.saved import USUAL, describe, warm_start
 from routing_agents.policies.attention.value import CostCritic
 from routing_agents.policies.attention.views import symmetric_views
-from routing_agents.policies.pointer import saved
+from routing_agents.policies.pointer import saved as pointer_saved
 from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.policies.pointer.policy import PointerPolicy
 from routing_agents.policies.pointer.tasks import TASKS
@@ -66,10 +66,12 @@ from routing_agents.training.stopping import reason_to_stop
 from routing_agents.training.trainer import RunArgs, Trainer
 from routing_agents.training.tuning import choose_precision
 from routing_gym import render
-from routing_gym.arrays import to_backend
+from routing_gym.arrays import batch_size, cast_instance, to_backend
+from routing_gym.data import save_npz
 from routing_gym.generators import GENERATORS
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, InvalidInstance
 from routing_gym.problems import make_problem
+from routing_gym.problems.checks import checked_instance
 from routing_gym.rollout import Rollout
 
 
@@ -217,6 +219,12 @@ class Args(RunArgs):
             values |= {"model": "attention", "attention": values["model"], "pointer": {}}
         return super().from_json(values)
 
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"held_out_file": held_out.FILE if self.held_out_file else ""}
+
+    def in_folder(self, folder: Path) -> Args:
+        return dataclasses.replace(self, held_out_file=str(folder / held_out.FILE)) if self.held_out_file else self
+
     def chosen(self) -> Args:
         """Return the arguments with the optimiser and the learning rate that are used if none are given."""
         optimizer = self.optimizer or ("adam" if self.model == "pointer" else "muon")
@@ -247,9 +255,29 @@ class Args(RunArgs):
             told = "each batch has one problem, whose statistics suit no other; add --normalization instance"
             raise ValueError(f"--variants: {told}")
         for size in self.sizes or (problem.num_nodes,):
-            rng = stream(self.seed, runs.TRAINING_STREAM, 0)
-            GENERATORS[self.generator](self.variant(problem.name, size), rng, 1)
+            self.check_generator(self.variant(problem.name, size))
+        if self.model not in (*NETWORKS, pointer_saved.NETWORK):
+            told = f"choose one of {', '.join((*NETWORKS, pointer_saved.NETWORK))}, or add one of your own to"
+            added = "routing_agents.policies.attention.model.NETWORKS, in a module that ROUTING_GYM_MODULES names"
+            raise ValueError(f"--model {self.model!r}: {told} {added}")
+        if self.force_starts and not problem.any_first_node:
+            raise ValueError(f"--force-starts: the first node of a tour matters in {problem.name}; leave it out")
+        held_out.instances(problem, 1, self.held_out_file)
         return problem
+
+    def check_generator(self, problem: AnyProblem) -> None:
+        """Check two instances that the generator draws for a problem.
+
+        Raises:
+            ValueError: They are not two instances of the problem.
+        """
+        rng = stream(self.seed, runs.TRAINING_STREAM, 0)
+        try:
+            drawn = checked_instance(problem, GENERATORS[self.generator](problem, rng, 2))
+        except (TypeError, InvalidInstance) as error:
+            raise ValueError(f"--generator {self.generator}: {error}") from error
+        if (found := batch_size(drawn)) != 2:
+            raise ValueError(f"--generator {self.generator}: drew {found} instances, expected 2")
 
     def initial_weights(self) -> Path:
         """Return the path of the weights that `init_from` names.
@@ -316,14 +344,13 @@ def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
     """Build the network specified by `args`.
 
     Raises:
-        ValueError: There is no such network, or a pointer network is requested for a problem other than the TSP.
+        ValueError: A pointer network is requested for a problem other than the TSP.
     """
     generator = torch.Generator().manual_seed(args.seed)
-    if args.model in NETWORKS:
-        return NETWORKS[args.model](features_of(problem), args.attention, generator)
-    if args.model != "pointer":
-        told = "add one of your own to routing_agents.policies.attention.model.NETWORKS"
-        raise ValueError(f"--model {args.model!r}: choose one of {', '.join(NETWORKS)}, pointer, or {told}")
+    if args.model != pointer_saved.NETWORK:
+        with torch.random.fork_rng(devices=[]):  # layers of one's own may draw weights from torch's generator
+            torch.manual_seed(args.seed)
+            return NETWORKS[args.model](features_of(problem), args.attention, generator)
     if problem.name != PointerPolicy.problem:
         raise ValueError(
             f"--model pointer answers {PointerPolicy.problem} only, got {args.env_id}; take --model attention"
@@ -390,6 +417,10 @@ class ReinforceTrainer(Trainer):
     def result(self) -> PolicyNetwork:
         return self.model if self.average is None else self.average.model
 
+    def prepare(self, folder: Path) -> None:
+        if self.args.held_out_file:
+            save_npz(folder / held_out.FILE, self.problem, to_backend(self.held_out, "numpy"))
+
     def find_reference(self, cache: Path) -> float | None:
         return runs.reference_cost(self.problem, self.held_out, cache)
 
@@ -413,7 +444,7 @@ class ReinforceTrainer(Trainer):
         """Return this process's instances of a step, and the function that samples its actions."""
         rng = stream(self.args.seed, runs.TRAINING_STREAM, step, distributed.rank())
         share = self.args.batch_size // distributed.world_size()
-        instance = to_backend(self.generate(problem, rng, share), "torch", self.device)
+        instance = to_backend(cast_instance(self.generate(problem, rng, share)), "torch", self.device)
         return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
 
     def update(self) -> None:
@@ -464,7 +495,9 @@ class ReinforceTrainer(Trainer):
         return reason_to_stop(rows, self.args.patience, self.args.hours)
 
     def describe(self) -> dict[str, Any]:
-        kind = saved.describe(self.model, TASKS["tsp"], "sorted") if isinstance(self.model, PointerPolicy) else {}
+        kind = {} if self.args.model == USUAL else {"network": self.args.model}
+        if isinstance(self.model, PointerPolicy):
+            kind = pointer_saved.describe(self.model, TASKS["tsp"], "sorted")
         said = {"variants": self.args.variants, "history": self.history, **super().describe()}
         return {**describe(self.problem, self.model), **kind, **said}
 

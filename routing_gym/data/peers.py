@@ -187,9 +187,13 @@ def rl4co(members: Columns, name: str) -> tuple[str, Columns]:
     columns = {RENAMED.get(key, key): values for key, values in members.items()}
     if "demand" in columns:
         demand, capacity = columns["demand"].astype(np.float64), columns["capacity"].reshape(-1).astype(np.float64)
+        if len(capacity) != len(demand):
+            raise ValueError(f"capacity: expected one for each of {len(demand)} instances, got {len(capacity)}")
         if not are_whole(capacity):
             raise ValueError("capacity: expected whole numbers")
-        if (demand <= 1).all() and not are_whole(demand):  # fractions of the capacity
+        if (demand <= 1).all() and (
+            members["capacity"].ndim == 2 or not are_whole(demand)
+        ):  # fractions of the capacity
             demand = whole(demand * capacity[:, None], "demand times capacity")
         if not are_whole(demand):
             raise ValueError("demand: expected whole numbers, or fractions of the capacity, which are at most 1")

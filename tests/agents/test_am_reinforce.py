@@ -478,10 +478,37 @@ def test_a_generator_of_ones_own(tiny, monkeypatch):
     assert trainer.batch()[1].coords.max() <= 0.25
     assert torch.equal(trainer.held_out.coords, torch.tensor(instance.coords[:3]))
     folder = am_reinforce.main(replace(args, epochs=1))
+    Path(args.held_out_file).unlink()  # the run has its own
+    am_reinforce.main(Args(resume=folder))
+    assert all(
+        str(tiny.runs).encode() not in (folder / file).read_bytes() for file in ("best.safetensors", "args.json")
+    )
     monkeypatch.delitem(GENERATORS, "corner")
     assert routing_agents.load(folder).problem == problem  # whoever uses it needs no generator
     with pytest.raises(ValueError, match="--generator 'corner': choose one of"):
         am_reinforce.main(Args(resume=folder))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (lambda problem, rng, _: problem.generate(rng, 3), "drew 3 instances, expected 2"),
+        (lambda *_: None, "instance: expected a CVRPInstance, got NoneType"),
+        (
+            lambda _, rng, size: make_problem("VRPTW", 10).generate(rng, size),
+            "expected a CVRPInstance, got VRPInstance",
+        ),
+        (lambda problem, rng, size: times_ten(problem.generate(rng, size)), r"coords: row 0, .* expected in \[0, 1\]"),
+    ],
+)
+def test_bad_generators(tiny, monkeypatch, changed, message):
+    monkeypatch.setitem(GENERATORS, "bad", changed)
+    with pytest.raises(ValueError, match=f"--generator bad: .*{message}"):
+        ReinforceTrainer(replace(tiny, env_id="routing/CVRP-10", generator="bad"))
+
+
+def times_ten(instance):
+    return replace(instance, coords=instance.coords * 10)
 
 
 @pytest.mark.parametrize("env_id", ["routing/CVRP-11", "routing/SDVRP-10"])
@@ -499,9 +526,10 @@ def test_a_network_of_ones_own(tiny, monkeypatch):
         def __init__(self, dim):
             super().__init__()
             self.own, self.others = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, dim)
+            self.gain, self.bias = torch.nn.LayerNorm(dim), torch.nn.Parameter(torch.rand(dim))
 
         def forward(self, x, shift=None):
-            return x + torch.relu(self.own(x) + self.others(x.mean(dim=1, keepdim=True)))
+            return x + self.gain(torch.relu(self.own(x) + self.others(x.mean(dim=1, keepdim=True)))) + self.bias
 
     class DeepSets(AttentionModel):
         def make_layer(self):
@@ -515,6 +543,13 @@ def test_a_network_of_ones_own(tiny, monkeypatch):
     assert type(routing_agents.load(folder).network) is DeepSets
     started = ReinforceTrainer(replace(args, env_id="routing/CVRP-12", init_from=folder))
     assert "new: none" in started.started_from
+    with pytest.raises(
+        checkpoint.CheckpointError, match="best.safetensors: a network of kind .*; add --model deep-sets"
+    ):
+        ReinforceTrainer(replace(args, model="attention", init_from=folder))
+    first, same = (ReinforceTrainer(args).model.layers[0] for _ in range(2))
+    assert torch.equal(first.bias, same.bias)  # also what the layer draws itself depends on the seed
+    assert (first.gain.weight == 1).all()
     monkeypatch.delitem(NETWORKS, "deep-sets")
     with pytest.raises(
         checkpoint.CheckpointError, match="a network of kind 'deep-sets'; known are attention, and those that are"
@@ -596,8 +631,9 @@ def test_resume_of_a_finished_run_changes_nothing(run, capsys):
     before = [(run / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")]
     am_reinforce.main(Args(resume=run))
     assert [(run / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")] == before
-    told = f"This run had ended already. Train longer in a new run, with --init-from {run}"
-    assert told in capsys.readouterr().out
+    assert (
+        f"This run had ended already.\nTrain longer in a new run, with --init-from {run}\n" in capsys.readouterr().out
+    )
 
 
 def test_prizes_are_shown_as_prizes(tiny, capsys):

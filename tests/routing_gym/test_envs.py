@@ -382,6 +382,7 @@ def test_torch_instances_are_accepted():
     ("options", "error", "message"),
     [
         ({"instance": SQUARE}, TypeError, r"options\['instance'\]: expected a CVRPInstance, got a? ?TSPInstance"),
+        ({"instance": make_problem("VRPTW", 4).generate(np.random.default_rng(0), 1)}, TypeError, "got VRPInstance"),
         ({"instance": None}, TypeError, r"options\['instance'\]: expected a CVRPInstance, got NoneType"),
         ({"instance": concatenate([PAIR, PAIR])}, ValueError, r"options\['instance'\]: expected exactly 1 row, got 2"),
         ({"instance": replace(PAIR, coords=PAIR.coords + 0.6)}, InvalidInstance, "coords: row 0, .* scale both axes"),

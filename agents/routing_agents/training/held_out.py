@@ -12,7 +12,10 @@ from routing_agents.training.report import Column
 from routing_gym import data, render
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.peers import is_peer_npz
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, InvalidInstance
+from routing_gym.problems.checks import checked_instance
+
+FILE = "held-out.npz"  # in the folder of a run that was given a file, for resumes
 
 
 def instances(problem: AnyProblem, count: int, file: str = "") -> Any:
@@ -30,6 +33,8 @@ def instances(problem: AnyProblem, count: int, file: str = "") -> Any:
     if not file:
         return runs.held_out_instances(problem, count)
     path = Path(file)
+    if path.suffix != ".npz":
+        raise ValueError(f"--held-out-file {file}: expected an .npz file; routing_gym.data.save_npz writes one")
     if is_peer_npz(path):
         read = data.load_peer_npz(path, problem.name)
         found, instance = read.problem, read.instance
@@ -37,8 +42,10 @@ def instances(problem: AnyProblem, count: int, file: str = "") -> Any:
         found, instance = data.load_npz(path)
     if (found.name, found.num_nodes, found.matrices) != (problem.name, problem.num_nodes, problem.matrices):
         raise ValueError(f"--held-out-file {file}: instances of {found}; expected {problem}")
-    problem.validate(instance)
-    return select(instance, slice(0, count))
+    try:
+        return select(checked_instance(problem, instance), slice(0, count))
+    except InvalidInstance as error:
+        raise ValueError(f"--held-out-file {file}: {error}") from error
 
 
 def table_columns(problem: AnyProblem, baseline: str, reference: float | None) -> tuple[Column, ...]:

@@ -50,7 +50,9 @@ def resumed(trainer_type: type[Trainer], args: Any) -> tuple[Any, Saved | None]:
         found = f"its checkpoint names {header['script']}"
         raise ValueError(f"{args.resume}: not a run of {trainer_type.script}; {found}")
     first = checkpoint.read_arguments(header, path, type(args).from_json)
-    first = dataclasses.replace(first, **{name: getattr(args, name) for name in args.beside_resume})
+    first = dataclasses.replace(
+        first.in_folder(path.parent), **{name: getattr(args, name) for name in args.beside_resume}
+    )
     check_log(first)
     return first, Saved(path, tensors, header)
 
@@ -157,6 +159,11 @@ class Session:
         """Return the reason why the run ends with steps left, or an empty text; only the first process returns one."""
         return "" if self.report is None else self.trainer.reason_to_stop(self.report.rows)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether no steps are left, or there is a reason to end before."""
+        return self.trainer.step >= self.trainer.args.total_steps or bool(self.reason_to_stop())
+
     def stop_if_enough(self) -> None:
         """Request that all processes stop before the next step if there is a reason."""
         self.stop.requested |= bool(self.reason_to_stop())
@@ -229,6 +236,8 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
     with explained_errors(trainer, folder), ExitStack() as stack:
         if is_first:
             stack.enter_context(only_process(folder))
+            if saved is None:
+                trainer.prepare(folder)
         if saved is None:  # so that the run can be resumed from the first moment
             trainer.save(folder / runs.LAST)
         report = stack.enter_context(start_report(trainer, folder)) if is_first else None
@@ -236,8 +245,10 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
         stop = stack.enter_context(StopRequest(second_is_final=not distributed.launched()))
         run = Session(trainer, folder, report, stop, profiler)
         run.stop_if_enough()  # for a resumed run that had ended already
-        if saved is not None and report is not None and (stop.requested or trainer.step >= trainer.args.total_steps):
-            report.say(f"This run had ended already. Train longer in a new run, with --init-from {folder}")
+        if saved is not None and report is not None and run.has_ended:
+            report.say("This run had ended already.")
+            if hasattr(trainer.args, "init_from"):
+                report.say(f"Train longer in a new run, with --init-from {folder}")
         yield run
         run.end()
     distributed.stop()

@@ -108,7 +108,7 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
             # The weights of an earlier run of the plan may not exist yet.
             if not (begun or weights is None or any(weights.resolve().is_relative_to(run) for run in earlier)):
                 entry.args.initial_weights()
-        except (TypeError, ValueError, ImportError) as error:
+        except (TypeError, ValueError, ImportError, OSError) as error:
             raise ValueError(f"{path}: [{name}]: {error}") from None
         entries.append(entry)
     return entries

@@ -48,6 +48,10 @@ class RunArgs:
         weights: Path | None = getattr(self, "init_from", None)
         return self.to_json() | {"init_from": None if weights is None else weights.name}
 
+    def in_folder(self, folder: Path) -> Any:
+        """Return the arguments, read from a checkpoint, with the paths of files in the run's folder."""
+        return self
+
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Any:
         """Convert the result of `to_json` back to arguments.
@@ -162,6 +166,9 @@ class Trainer(ABC):
     def batch(self) -> tuple[AnyProblem, Any] | None:
         """Return the problem and the instances of the current step, if they can be saved."""
         return None
+
+    def prepare(self, folder: Path) -> None:
+        """Write what a resume reads from the folder of a new run, besides the checkpoint."""
 
     @abstractmethod
     def end_epoch(self) -> dict[str, float]:

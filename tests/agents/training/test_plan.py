@@ -129,6 +129,8 @@ def test_networks_of_a_plan_have_the_defaults_of_the_command(tmp_path):
         ("['b/c']\nepochs = 3", r"\[b/c\]: --name 'b/c': use letters"),
         ("[b]\ninit-from = 'TSPP-20'", r"\[b\]: 'TSPP-20' is neither a run or checkpoint"),
         ("[b]\ngenerator = 'x'", r"\[b\]: .*TSP"),
+        ("[b]\nmodel = 'atention'", r"\[b\]: --model 'atention': choose one of attention, pointer, or add"),
+        ("[b]\nheld-out-file = 'no.npz'", r"\[b\]: no.npz"),
         ("[b]\nbatch-size = 15\nprocesses = 2", r"\[b\]: --batch-size 15 cannot be shared by 2 processes"),
         ("[b]\nlog = 'wandb'", r"\[b\]: wandb cannot be imported"),
         ("[b]\nloss = 'mse'", r"\[b\]: loss is 'mse'; expected one of reinforce, preference, best-anchored"),

@@ -172,7 +172,7 @@ def test_fractions_of_the_capacity_in_a_file_of_rl4co(name, capacity, tmp_path):
         ([[np.nan]], [30.0], "demand: expected whole numbers"),
         ([[np.inf]], [30.0], "demand"),
         ([[31.0]], [30.0], "demand"),
-        ([[3.0]], [30.0, 30.0], "."),
+        ([[3.0]], [30.0, 30.0], "capacity: expected one for each of 1 instances, got 2"),
     ],
 )
 def test_refused_demands_of_rl4co(demand, capacity, message, tmp_path):

@@ -29,9 +29,7 @@ MAY_DIFFER = ("normalization", "nearness", "edge_logits", "glimpse_layer")
 
 def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
     """Return the part of the header from which `rebuild` builds problem and model."""
-    name = next((name for name, kind in NETWORKS.items() if kind is type(model)), USUAL)
-    own = {} if name == USUAL else {"network": name}
-    return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config), **own}
+    return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}
 
 
 def load_model(path: str | Path) -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
@@ -89,7 +87,10 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         raise CheckpointError(f"{path}: a network with {norm} normalization; {told}: add {option}")
     weights, expected = group(tensors, "model"), model.state_dict()
     if isinstance(model, AttentionModel):  # other networks read the same inputs for every problem
-        features = features_of(rebuild(header)[1])
+        other, trained_on = rebuild(header)
+        if type(other) is not AttentionModel and type(other) is not type(model):
+            raise CheckpointError(f"{path}: a network of kind {header['network']!r}; add --model {header['network']}")
+        features = features_of(trained_on)
         had, has = inputs_of(features, model), inputs_of(model.features, model)
         for name in has.keys() & weights.keys() & expected.keys():
             if had[name] != has[name] and features.coords == model.features.coords:
