@@ -237,10 +237,10 @@ def test_learns_what_the_mlp_does_not(tmp_path, capsys):
         assert (folder / f"{name}.zip").exists()
         assert list((folder / "tensorboard").glob(f"{name}_*/events*"))
     assert "nearest neighbour" in capsys.readouterr().out
-    out, picture = tmp_path / "all.json", tmp_path / "all.png"
-    sb3_curves.main(sb3_curves.Args(runs=(folder, folder), out=out, picture=picture))
+    out = tmp_path / "all.json"
+    sb3_curves.main(sb3_curves.Args(runs=(folder, folder), out=out))
     assert json.loads(out.read_text())["runs"] == [document, document]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "sb3_curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
