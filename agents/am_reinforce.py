@@ -60,18 +60,18 @@ from routing_agents.training.baselines import (
     RolloutBaseline,
     SharedBaseline,
 )
+from routing_agents.training.distribution import check_generator
 from routing_agents.training.losses import LOSSES, Loss, reinforce
 from routing_agents.training.report import Column
 from routing_agents.training.stopping import reason_to_stop
 from routing_agents.training.trainer import RunArgs, Trainer
 from routing_agents.training.tuning import choose_precision
 from routing_gym import render
-from routing_gym.arrays import batch_size, cast_instance, to_backend
+from routing_gym.arrays import cast_instance, to_backend
 from routing_gym.data import save_npz
 from routing_gym.generators import GENERATORS
-from routing_gym.problem import AnyProblem, InvalidInstance
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
-from routing_gym.problems.checks import checked_instance
 from routing_gym.rollout import Rollout
 
 
@@ -233,17 +233,12 @@ class Args(RunArgs):
         return dataclasses.replace(self, optimizer=optimizer, learning_rate=rate)
 
     def make_problem(self) -> AnyProblem:
-        """Build the problem, and check that the variants and the generator fit it.
+        """Build the problem, and check the arguments that depend on it or name something.
 
         Raises:
-            ValueError: There is no such problem or generator, or they do not fit.
+            ValueError: There is no such problem, generator or network, or an argument does not fit the problem.
         """
         problem = runs.problem_of(self.env_id, self.env_kwargs)
-        if self.generator not in GENERATORS:
-            told = (
-                "add one of your own to routing_gym.generators.GENERATORS, in a module that ROUTING_GYM_MODULES names"
-            )
-            raise ValueError(f"--generator {self.generator!r}: choose one of {', '.join(GENERATORS)}, or {told}")
         if self.variants and len(problem.variants) == 1:
             raise ValueError(f"--variants takes a problem of the VRP family, such as OVRPBLTW-50; got {self.env_id}")
         others = runs.read_settings(self.env_kwargs).keys() - {"num_nodes", "capacity", "matrices"}
@@ -255,7 +250,8 @@ class Args(RunArgs):
             told = "each batch has one problem, whose statistics suit no other; add --normalization instance"
             raise ValueError(f"--variants: {told}")
         for size in self.sizes or (problem.num_nodes,):
-            self.check_generator(self.variant(problem.name, size))
+            rng = stream(self.seed, runs.TRAINING_STREAM, 0)
+            check_generator(self.generator, self.variant(problem.name, size), rng)
         if self.model not in (*NETWORKS, pointer_saved.NETWORK):
             told = f"choose one of {', '.join((*NETWORKS, pointer_saved.NETWORK))}, or add one of your own to"
             added = "routing_agents.policies.attention.model.NETWORKS, in a module that ROUTING_GYM_MODULES names"
@@ -264,20 +260,6 @@ class Args(RunArgs):
             raise ValueError(f"--force-starts: the first node of a tour matters in {problem.name}; leave it out")
         held_out.instances(problem, 1, self.held_out_file)
         return problem
-
-    def check_generator(self, problem: AnyProblem) -> None:
-        """Check two instances that the generator draws for a problem.
-
-        Raises:
-            ValueError: They are not two instances of the problem.
-        """
-        rng = stream(self.seed, runs.TRAINING_STREAM, 0)
-        try:
-            drawn = checked_instance(problem, GENERATORS[self.generator](problem, rng, 2))
-        except (TypeError, InvalidInstance) as error:
-            raise ValueError(f"--generator {self.generator}: {error}") from error
-        if (found := batch_size(drawn)) != 2:
-            raise ValueError(f"--generator {self.generator}: drew {found} instances, expected 2")
 
     def initial_weights(self) -> Path:
         """Return the path of the weights that `init_from` names.

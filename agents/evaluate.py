@@ -43,9 +43,8 @@ from routing_agents.training import distributed
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym import data
 from routing_gym.arrays import batch_size, select
-from routing_gym.data.npz import load_npz
 from routing_gym.data.paper import paper_test_set
-from routing_gym.data.peers import is_peer_npz
+from routing_gym.data.peers import is_peer_npz, load_any_npz
 from routing_gym.evaluate import Table, compare
 from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
@@ -165,12 +164,12 @@ def read_instances(args: Args) -> TestSet:
         return TestSet(problem, problem.generate(np.random.default_rng(args.seed), args.size))
     if path.suffix == ".pkl" and not args.problem:
         raise ValueError(f"{path} does not name its problem; give it, for example --problem TSP")
-    if path.suffix == ".npz" and is_peer_npz(path):
-        found = data.load_peer_npz(path, args.problem)
+    if path.suffix == ".npz":
+        found = load_any_npz(path, args.problem)
         best_known = None if found.best_known is None else found.best_known[: args.size]
         return TestSet(found.problem, select(found.instance, slice(0, args.size)), {}, best_known)
-    if path.suffix in (".pkl", ".npz"):
-        problem, instance = load_npz(path) if path.suffix == ".npz" else data.load_pickle(path, args.problem)
+    if path.suffix == ".pkl":
+        problem, instance = data.load_pickle(path, args.problem)
         return TestSet(problem, select(instance, slice(0, args.size)))
     if not path.exists():
         raise ValueError(f"no file {args.instances}; for a test set write paper/ID or random/ID, such as random/TSP-20")

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.data.npz import read_arrays
+from routing_gym.data.npz import load_npz, read_arrays
 from routing_gym.data.paper import Columns, to_instance
 from routing_gym.files import InvalidFile
 from routing_gym.problem import AnyProblem
@@ -141,6 +141,11 @@ def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise InvalidFile(path, None, str(error)) from error
     return PeerSet(problem, instance, best_known)
+
+
+def load_any_npz(path: Path, name: str = "") -> PeerSet:
+    """Read an .npz file of this package (`load_npz`) or of another project (`load_peer_npz`)."""
+    return load_peer_npz(path, name) if is_peer_npz(path) else PeerSet(*load_npz(path), None)
 
 
 def are_costs(costs: npt.NDArray[np.float64], num_instances: int) -> bool:

@@ -9,9 +9,9 @@ from routing_agents import checkpoint, runs
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.training.report import Column
-from routing_gym import data, render
+from routing_gym import render
 from routing_gym.arrays import select, to_backend
-from routing_gym.data.peers import is_peer_npz
+from routing_gym.data.peers import load_any_npz
 from routing_gym.problem import AnyProblem, InvalidInstance
 from routing_gym.problems.checks import checked_instance
 
@@ -35,15 +35,12 @@ def instances(problem: AnyProblem, count: int, file: str = "") -> Any:
     path = Path(file)
     if path.suffix != ".npz":
         raise ValueError(f"--held-out-file {file}: expected an .npz file; routing_gym.data.save_npz writes one")
-    if is_peer_npz(path):
-        read = data.load_peer_npz(path, problem.name)
-        found, instance = read.problem, read.instance
-    else:
-        found, instance = data.load_npz(path)
+    read = load_any_npz(path, problem.name)
+    found = read.problem
     if (found.name, found.num_nodes, found.matrices) != (problem.name, problem.num_nodes, problem.matrices):
         raise ValueError(f"--held-out-file {file}: instances of {found}; expected {problem}")
     try:
-        return select(checked_instance(problem, instance), slice(0, count))
+        return select(checked_instance(problem, read.instance), slice(0, count))
     except InvalidInstance as error:
         raise ValueError(f"--held-out-file {file}: {error}") from error
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from routing_agents.checkpoint import group, last_run, load, load_network, load_weights, origin
 from routing_agents.header import CheckpointError, from_json
@@ -22,7 +22,6 @@ from routing_gym.problems import make_problem
 USUAL = "attention"  # network of headers that name none
 EDGE_NETWORKS = ("embed_edge", "embed_edge_logits")
 EDGE_OUTPUTS = {f"{network}.2.{kind}" for network in EDGE_NETWORKS for kind in ("weight", "bias")}  # of the last layers
-
 # These options may differ in a warm start, because they leave the shapes of the paper's layers unchanged.
 MAY_DIFFER = ("normalization", "nearness", "edge_logits", "glimpse_layer")
 
@@ -67,8 +66,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         each run that led to these weights, from its checkpoint, the first run first.
 
     Raises:
-        CheckpointError: The file cannot be read, or its network has other sizes; or `model` has the default
-            normalization, and the network another one.
+        CheckpointError: The file cannot be read, or its network has other sizes or is of another kind; or `model` has
+            the default normalization, and the network another one.
     """
     path = path / BEST if path.is_dir() else path
     tensors, header = load(path)
@@ -106,18 +105,13 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     return told + (f"; left out: {', '.join(unused)}" if unused else ""), history
 
 
-def as_options(settings: dict[str, Any], model: nn.Module) -> str:
+def as_options(settings: dict[str, Any], model: Any) -> str:
     """Return the options of the script that trains `model` for settings of its network."""
+    from routing_agents.arguments import flags  # imports tyro, which loading a network does not need
+
     is_pointer_policy = isinstance(model, PolicyNetwork) and not isinstance(model, AttentionModel)
     prefix = "--pointer." if is_pointer_policy else "--"
-    words = []
-    for key, value in settings.items():
-        option = key.replace("_", "-")
-        if type(value) is bool:
-            words.append(prefix + "no-" * (not value) + option)
-        else:
-            words.append(f"{prefix}{option} {value}")
-    return " ".join(words)
+    return " ".join(flags(replace(model.config, **settings), model.config, prefix))
 
 
 def inputs_of(features: Features, model: AttentionModel) -> dict[str, tuple[str, ...]]:
