@@ -22,13 +22,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import dataclasses
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import torch
 import tyro
 from torch import Tensor, nn
@@ -62,11 +60,11 @@ from routing_agents.training.baselines import (
 )
 from routing_agents.training.distribution import check_generator
 from routing_agents.training.losses import LOSSES, Loss, reinforce
+from routing_agents.training.problem_trainer import ProblemTrainer
 from routing_agents.training.report import Column
 from routing_agents.training.stopping import reason_to_stop
-from routing_agents.training.trainer import RunArgs, Trainer
+from routing_agents.training.trainer import RunArgs
 from routing_agents.training.tuning import choose_precision
-from routing_gym import render
 from routing_gym.arrays import cast_instance, to_backend
 from routing_gym.data import save_npz
 from routing_gym.generators import GENERATORS
@@ -353,18 +351,14 @@ def make_baseline(args: Args, problem: AnyProblem, model: PolicyNetwork) -> Base
     return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 
 
-class ReinforceTrainer(Trainer):
+class ReinforceTrainer(ProblemTrainer):
     """State of one run: model, optimisers, baseline and progress.
 
     Args:
         args: The run's arguments.
-
-    Attributes:
-        history: Arguments, metrics and seconds of the earlier runs that led to the initial weights, oldest first.
     """
 
     script = "am_reinforce.py"
-    best_is = ("greedy", -1)
 
     def __init__(self, args: Args) -> None:
         super().__init__(args)
@@ -375,7 +369,6 @@ class ReinforceTrainer(Trainer):
         self.args = args = dataclasses.replace(args.chosen(), precision=choose_precision(args.precision, self.device))
         self.problem, self.generate = args.make_problem(), GENERATORS[args.generator]
         self.model = make_model(args, self.problem)
-        self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
             self.started_from, self.history = warm_start(self.model, args.initial_weights())
         self.model.to(self.device).multiply_in(args.precision)
@@ -385,7 +378,6 @@ class ReinforceTrainer(Trainer):
         self.average = WeightAverage(self.model, args.average) if args.average else None
         given = held_out.instances(self.problem, args.held_out, args.held_out_file)
         self.held_out = to_backend(given, "torch", self.device)
-        self.sums = torch.zeros(4, dtype=torch.float64, device=self.device)  # over the epoch so far, see `update`
 
     @property
     def title(self) -> str:
@@ -393,7 +385,10 @@ class ReinforceTrainer(Trainer):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return held_out.table_columns(self.problem, self.args.baseline, self.reference)
+        """Columns of `ProblemTrainer`, and the baseline, unless it is shared: its mean is the mean cost."""
+        epoch, cost, *others = super().columns
+        baseline = [] if self.args.baseline == "shared" else [Column("baseline", ".4f", sign=cost.sign)]
+        return (epoch, cost, *baseline, *others)
 
     @property
     def result(self) -> PolicyNetwork:
@@ -402,9 +397,6 @@ class ReinforceTrainer(Trainer):
     def prepare(self, folder: Path) -> None:
         if self.args.held_out_file:
             save_npz(folder / held_out.FILE, self.problem, to_backend(self.held_out, "numpy"))
-
-    def find_reference(self, cache: Path) -> float | None:
-        return runs.reference_cost(self.problem, self.held_out, cache)
 
     @property
     def learning_rate(self) -> float:
@@ -429,18 +421,16 @@ class ReinforceTrainer(Trainer):
         instance = to_backend(cast_instance(self.generate(problem, rng, share)), "torch", self.device)
         return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
 
-    def update(self) -> None:
-        started = time.perf_counter()
+    def learn(self) -> dict[str, Tensor]:
         problem = self.batch_problem(self.step)
         instance, choose = self.draw(problem, self.step)
         self.baseline.rate_share = self.learning_rate / self.args.learning_rate
         loss, means = self.loss(problem, instance, choose)
         norm = self.descend(loss, self.learning_rate)
-        self.sums += torch.cat([means, norm[None]]).double()
-        self.step += 1
         if self.average is not None:
-            self.average.update(self.model, self.step)
-        self.seconds += time.perf_counter() - started
+            self.average.update(self.model, self.step + 1)
+        cost, baseline, entropy = means.double()
+        return {"cost": cost, "baseline": baseline, "entropy": entropy, "gradient_norm": norm.double()}
 
     def batch(self) -> tuple[AnyProblem, Any]:
         problem = self.batch_problem(self.step)
@@ -454,8 +444,6 @@ class ReinforceTrainer(Trainer):
 
     def end_epoch(self) -> dict[str, float]:
         """Evaluate the model, update the baseline, and return the metrics to log."""
-        cost, baseline, entropy, norm = (distributed.mean(self.sums) / self.args.steps_per_epoch).tolist()
-        self.sums.zero_()
         distributed.share_buffers(self.model)
         if self.average is not None:
             self.average.measure(self.latest_observations())
@@ -464,10 +452,7 @@ class ReinforceTrainer(Trainer):
         return {
             "epoch": self.epoch,
             "instances": self.instances,
-            "cost": cost,
-            "baseline": baseline,
-            "entropy": entropy,
-            "gradient_norm": norm,
+            **self.end_sums(),
             "learning_rate": self.learning_rate,
             "greedy": float(greedy.double().mean()),
             **self.baseline.end_epoch(self.model),
@@ -480,14 +465,14 @@ class ReinforceTrainer(Trainer):
         kind = {} if self.args.model == USUAL else {"network": self.args.model}
         if isinstance(self.model, PointerPolicy):
             kind = pointer_saved.describe(self.model, TASKS["tsp"], "sorted")
-        said = {"variants": self.args.variants, "history": self.history, **super().describe()}
+        said = {"variants": self.args.variants, **super().describe()}
         return {**describe(self.problem, self.model), **kind, **said}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors = {**checkpoint.prefixed("baseline", self.baseline.tensors()), "sums": distributed.mean(self.sums)}
+        tensors = checkpoint.prefixed("baseline", self.baseline.tensors())
         if self.average is not None:
             tensors |= checkpoint.prefixed("average", self.average.model.state_dict())
-        return tensors, {"best_cost": -self.best, "processes": distributed.world_size()}
+        return tensors, {"processes": distributed.world_size()}
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         if (processes := header.get("processes")) != distributed.world_size():
@@ -496,19 +481,8 @@ class ReinforceTrainer(Trainer):
                 f"start it by torchrun --nproc-per-node={processes}"
             )
         self.baseline.load(checkpoint.group(tensors, "baseline"), path)
-        self.sums = checkpoint.fitting("sums", self.sums, tensors, path)
         if self.average is not None:
             self.average.load(checkpoint.group(tensors, "average"), path)
-        self.best, self.history = -header["best_cost"], header["history"]
-
-    def compared(self, metrics: dict[str, float]) -> dict[str, float]:
-        return held_out.compared(metrics["greedy"], self.reference)
-
-    def picture(self) -> np.ndarray:
-        return render.to_rgb_array(self.problem, *held_out.solve_first(self.result, self.problem, self.held_out))
-
-    def results(self, folder: Path) -> list[str]:
-        return held_out.results(self.result, self.problem, self.held_out, self.reference, folder)
 
 
 def main(args: Args, trainer_type: type[ReinforceTrainer] = ReinforceTrainer) -> Path:

@@ -24,7 +24,6 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read when torch is loaded
 
 import dataclasses
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,7 +171,6 @@ class DispatchTrainer(Trainer):
         self.router = PyVRPRouter(Limits(seconds=None, iterations=args.router_iterations))
         self.held_out = self.draw(runs.HELD_OUT_SEED, runs.HELD_OUT_STREAM, 0, args.held_out)
         self.greedy_cost = play(self.held_out, greedy, self.router, np.random.default_rng(0))
-        self.sums: dict[str, float] = {}  # over the epoch so far
         limits = Limits(seconds=None, iterations=args.oracle_iterations)
         solved = solve_in_hindsight(self.days_ahead(), limits, executor_of(args))
         self.oracle = (lessons(day, tours) for day, tours in solved)
@@ -193,14 +191,10 @@ class DispatchTrainer(Trainer):
         """Draw days that depend on seed, purpose and step only."""
         return self.source.draw(stream(seed, purpose, step).spawn(count))
 
-    def update(self) -> None:
-        started = time.perf_counter()
+    def learn(self) -> dict[str, float]:
         generator = torch.Generator().manual_seed(int(stream(self.args.seed, NOISE_STREAM, self.step).integers(2**63)))
-        learn = {"imitation": self.imitate, "fenchel-young": self.learn_prizes, "ppo": self.ppo}
-        for key, value in learn[self.args.algorithm](generator).items():
-            self.sums[key] = self.sums.get(key, 0.0) + value
-        self.step += 1
-        self.seconds += time.perf_counter() - started
+        ways = {"imitation": self.imitate, "fenchel-young": self.learn_prizes, "ppo": self.ppo}
+        return ways[self.args.algorithm](generator)
 
     def days_of(self, step: int) -> Day:
         """Return the days of a step."""
@@ -294,21 +288,13 @@ class DispatchTrainer(Trainer):
         return Learned(self.model, reading, self.router.limits)
 
     def end_epoch(self) -> dict[str, float]:
-        means = {key: value / self.args.steps_per_epoch for key, value in self.sums.items()}
-        self.sums = {}
         cost = play(self.held_out, self.policy(), self.router, np.random.default_rng(0))
         versus = 100 * float((cost / self.greedy_cost).mean() - 1)
-        return {"epoch": self.epoch, "instances": self.instances, **means, "versus_greedy": versus}
+        return {"epoch": self.epoch, "instances": self.instances, **self.end_sums(), "versus_greedy": versus}
 
     def describe(self) -> dict[str, Any]:
         config = dataclasses.asdict(self.model.config)
         return {"network": KIND, "config": config, "reading": self.policy().reading, **super().describe()}
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return {}, {"best": self.best, "sums": self.sums}
-
-    def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        self.best, self.sums = header["best"], header["sums"]
 
     def picture(self) -> np.ndarray:
         return picture_of(self.held_out, self.policy(), self.router)

@@ -172,7 +172,7 @@ class MaddpgTrainer(GameTrainer):
         self.buffer.put(step, *(torch.stack(x, dim=1) for x in (seen, taken, rewards)))
         return float(info["gained"].mean())
 
-    def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
+    def learn_games(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
         """Play games, then make `args.updates` optimiser steps on ticks of the buffer; return the metrics to log."""
         gain, sums = self.play(instance, self.step, generator), {"value_loss": 0.0, "q": 0.0}
         for _ in range(self.args.updates):
@@ -205,13 +205,11 @@ class MaddpgTrainer(GameTrainer):
         return {"value_loss": value_loss.item(), "q": q.item()}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the state of `GameTrainer`, and the actions in the buffer, from which the rest of it is recomputed."""
-        tensors, progress = super().state()
-        return {**tensors, "more.actions": self.buffer.actions}, progress
+        """Return the actions in the buffer, from which the rest of it is recomputed."""
+        return {"more.actions": self.buffer.actions}, {}
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         """Restore the result of `state`, and play the games of the buffer again."""
-        super().restore(tensors, header, path)
         actions = checkpoint.fitting("more.actions", self.buffer.actions, tensors, path)
         for step in range(max(0, self.step - self.args.buffer), self.step):
             self.play(self.draw(step)[0], step, None, actions[step % self.args.buffer])

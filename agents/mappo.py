@@ -193,7 +193,7 @@ class MappoTrainer(GameTrainer):
             explained_variance=1 - float(errors.square().mean() / collected[:, learns].var()),
         )
 
-    def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
+    def learn_games(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
         """Play games, then make `update_epochs` passes of PPO (Schulman et al. 2017) over all ticks."""
         args, rollout = self.args, self.play(instance, generator)
         sums: dict[str, float] = {}

@@ -23,7 +23,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import dataclasses
 import math
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +33,7 @@ import torch
 import tyro
 from torch import Tensor
 
-from routing_agents import checkpoint, runs
+from routing_agents import runs
 from routing_agents.optimizers import make_optimizers
 from routing_agents.policies.attention.saved import warm_start
 from routing_agents.policies.pointer import pictures
@@ -187,7 +186,6 @@ class PointerTrainer(Trainer):
         generator = torch.Generator().manual_seed(args.seed)
         fixed_size = high if low == high else None
         self.model = PointerNetwork(args.model, self.task.holds, fixed_size, generator)
-        self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
             self.started_from, self.history = warm_start(self.model, args.init_from)
         self.model.to(self.device).multiply_in(args.precision)
@@ -199,7 +197,6 @@ class PointerTrainer(Trainer):
         counts = dict.fromkeys(range(low, high + 1), args.solved)
         self.examples = solve(self.task, args.labels, counts, args.seed)
         self.held_out = solve(self.task, "optimal", {high: args.held_out}, runs.HELD_OUT_SEED)[high]
-        self.sums = torch.zeros(2, dtype=torch.float64, device=self.device)  # of loss and gradient norm, over the epoch
 
     @property
     def title(self) -> str:
@@ -229,40 +226,27 @@ class PointerTrainer(Trainer):
         longest = int((answers != PADDING).sum(axis=1).max())
         return torch.as_tensor(points, device=self.device), torch.as_tensor(answers[:, :longest], device=self.device)
 
-    def update(self) -> None:
+    def learn(self) -> dict[str, Tensor]:
         """Make one step: maximise the likelihood of the answers (equation 2)."""
-        started = time.perf_counter()
         log_p, counted = log_likelihood(self.model, *self.draw())
         loss = -log_p.sum() / counted.sum()
         norm = self.descend(loss, self.learning_rate)
-        self.sums += torch.stack([loss.detach(), norm]).double()
-        self.step += 1
-        self.seconds += time.perf_counter() - started
+        return {"loss": loss.detach().double(), "gradient_norm": norm.double()}
 
     def end_epoch(self) -> dict[str, float]:
-        loss, norm = (self.sums / self.args.steps_per_epoch).tolist()
-        self.sums.zero_()
         self.model.eval()
         metrics = evaluate(self.model, self.task, *self.held_out, order=self.args.order)
         self.model.train()
         return {
             "epoch": self.epoch,
             "instances": self.instances,
-            "loss": loss,
-            "gradient_norm": norm,
+            **self.end_sums(),
             "learning_rate": self.learning_rate,
             **metrics,
         }
 
     def describe(self) -> dict[str, Any]:
-        return {**describe(self.model, self.task, self.args.order), "history": self.history, **super().describe()}
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return {"sums": self.sums}, {"best": self.best}
-
-    def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        self.sums, self.best = checkpoint.fitting("sums", self.sums, tensors, path), header["best"]
-        self.history = header["history"]
+        return {**describe(self.model, self.task, self.args.order), **super().describe()}
 
     def draw_held_out(self, model: PointerNetwork) -> Any:
         """Draw some held-out instances with the answers of a network."""

@@ -1,8 +1,9 @@
 """Train the attention model with masked PPO on the native torch vectorised environment, like CleanRL.
 
     python agents/ppo.py                                           # TSP-20
-    python agents/ppo.py --env-id routing/CVRP-50 --total-timesteps 50000000
-    tensorboard --logdir runs
+    python agents/ppo.py --env-id routing/CVRP-50 --epochs 100
+    python agents/ppo.py --env-id routing/TSP-50 --init-from runs/NAME            # from TSP-20, say
+    python agents/ppo.py --resume runs/NAME                        # continues where the run stopped
 
 The script follows Huang et al. (2022), "CleanRL", and Wan et al. (2023), "RLOR: A Flexible Framework of Deep
 Reinforcement Learning for Operation Research". These parts are specific to routing:
@@ -13,6 +14,9 @@ Reinforcement Learning for Operation Research". These parts are specific to rout
   as many steps as the longest possible tour; the value head estimates the rest of the tours that are cut off.
 - Illegal actions have probability zero; the environment raises an error if one is played nevertheless.
 - By default, the return is not discounted, so that it is minus the cost of the tour.
+
+Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted one bit for bit,
+wherever it was stopped. Ctrl-C stops after the current step and saves the run.
 """
 
 from __future__ import annotations
@@ -22,59 +26,42 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read when torch is loaded
 
 import dataclasses
-import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import gymnasium as gym
 import numpy as np
 import torch
 import tyro
-from rich.progress import track
 from torch import Tensor, nn
-from torch.utils.tensorboard import SummaryWriter
 
-from routing_agents import checkpoint
+from routing_agents import runs
 from routing_agents.policies.attention.decoding import Choice, sampling_choice, solve
 from routing_agents.policies.attention.features import Features, features_of
 from routing_agents.policies.attention.model import AttentionModel, Encoding, ModelConfig
-from routing_agents.policies.attention.saved import describe
+from routing_agents.policies.attention.saved import describe, warm_start
 from routing_agents.policies.attention.value import ValueHead
-from routing_agents.runs import (
-    MOST_COUNT,
-    MOST_THREADS,
-    TRAINING_STREAM,
-    check_integers,
-    check_numbers,
-    choose_device,
-    command,
-    held_out_instances,
-    make_folder,
-    problem_of,
-    quoted,
-    read_settings,
-    reference_cost,
-    shown_cost,
-    stream,
-)
-from routing_agents.terminal import command_line, plain_console
-from routing_agents.training.held_out import compared
+from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
+from routing_agents.terminal import command_line
+from routing_agents.trained import find_checkpoint
+from routing_agents.training import held_out, loop
 from routing_agents.training.policy_gradient import clipped_losses, gae
-from routing_agents.training.tuning import choose_precision, keep_freed_memory
+from routing_agents.training.problem_trainer import ProblemTrainer
+from routing_agents.training.trainer import RunArgs
+from routing_agents.training.tuning import choose_precision
 from routing_gym.arrays import select, to_backend
 from routing_gym.envs.vector import RoutingVectorEnv
-from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 
 
 @dataclass(frozen=True)
-class Args:
+class Args(RunArgs):
     """Arguments of a run."""
 
+    local = ("runs", "init_from", "resume")
     advanced = ("env_kwargs", "anneal_lr", "gamma", "gae_lambda", "num_minibatches", "update_epochs", "clip_coef")
-    advanced += ("vf_coef", "max_grad_norm", "eval_every", "held_out", "model", "threads", "runs")
+    advanced += ("vf_coef", "max_grad_norm", "held_out", "model", "threads", "log", "runs")
 
     env_id: str = "routing/TSP-20"
     """Environment id, such as routing/CVRP-50 or routing/VRPTW-20."""
@@ -82,8 +69,10 @@ class Args:
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1
     """Random seed for the weights, the training instances and the sampled tours."""
-    total_timesteps: int = 20_000_000
-    """Number of environment steps over all lanes, rounded down to whole rollouts."""
+    epochs: int = 48
+    """Number of epochs; each ends with an evaluation and a checkpoint."""
+    steps_per_epoch: int = 20
+    """Number of steps per epoch, each a rollout with new instances and the passes over it."""
     num_envs: int = 1024
     """Number of lanes. A rollout takes as many steps in each as the longest tour may have."""
     lanes_per_instance: int = 8
@@ -108,8 +97,6 @@ class Args:
     """Weight of the value loss."""
     max_grad_norm: float = 1.0
     """Largest norm of the gradients; larger ones are scaled down."""
-    eval_every: int = 20
-    """Number of rollouts between measurements of the greedy cost, each of which saves the model if it is the best."""
     held_out: int = 1_000
     """Number of held-out instances for the greedy cost and the gap, the same as those of am_reinforce.py."""
     model: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(normalization="instance")
@@ -122,16 +109,23 @@ class Args:
     it."""
     threads: int = 0
     """Number of CPU threads; 0 uses all cores."""
+    init_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Run, checkpoint or published weights such as TSP-50 whose weights the policy starts from, of any problem and
+    size, where they fit."""
+    log: Literal["tensorboard", "wandb"] = "tensorboard"
+    """Log of the metrics: TensorBoard, or TensorBoard and Weights & Biases (wandb)."""
     runs: Path = Path("runs")
     """Folder in which run folders are made."""
     name: str = ""
     """Name of the run's folder. Default: the problem, "ppo", the seed and the time."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Folder of a run to resume, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
         check_integers(self, "num_envs", "lanes_per_instance", "num_minibatches", "held_out", most=MOST_COUNT)
-        check_integers(self, "total_timesteps", "update_epochs", "eval_every")
+        check_integers(self, "epochs", "steps_per_epoch", "update_epochs")
         check_integers(self, "seed", least=0)
-        check_integers(self, "threads", least=0, most=MOST_THREADS)
+        check_integers(self, "threads", least=0, most=runs.MOST_THREADS)
         check_numbers(self, "learning_rate", "max_grad_norm", "clip_coef")
         check_numbers(self, "gamma", "gae_lambda", zero=True, most=1)
         check_numbers(self, "ent_coef", "vf_coef", zero=True)
@@ -243,29 +237,6 @@ def collect(
     )
 
 
-def update(
-    agent: Agent, optimizer: torch.optim.Optimizer, rollout: Experience, generator: torch.Generator, args: Args
-) -> dict[str, float]:
-    """Make `update_epochs` passes of PPO (Schulman et al. 2017) over a rollout; return the losses that CleanRL logs."""
-    logged: dict[str, list[Tensor]] = {}
-    for _ in range(args.update_epochs):
-        order = torch.randperm(len(rollout.actions), generator=generator, device=generator.device)
-        for rows in order.chunk(args.num_minibatches):
-            losses = minibatch_losses(agent, rollout, rows, args)
-            loss = losses["policy_loss"] - args.ent_coef * losses["entropy"] + args.vf_coef * losses["value_loss"]
-            optimizer.zero_grad()
-            loss.backward()
-            if not nn.utils.clip_grad_norm_(agent.parameters(), args.max_grad_norm).isfinite():
-                raise FloatingPointError("the gradient is not finite; start again with a lower --learning-rate")
-            optimizer.step()
-            for key, x in losses.items():
-                logged.setdefault(key, []).append(x.detach())
-    returns = rollout.advantages + rollout.values
-    unexplained = (rollout.advantages.var() / returns.var()).item()
-    means = {key: torch.stack(values).mean().item() for key, values in logged.items()}
-    return {**means, "explained_variance": 1 - unexplained}
-
-
 def minibatch_losses(agent: Agent, rollout: Experience, rows: Tensor, args: Args) -> dict[str, Tensor]:
     """Return the losses over all steps of some instances, in one pass over one encoding with gradients."""
     encoding = agent.actor.encode({key: x[rows] for key, x in rollout.static.items()})
@@ -286,122 +257,127 @@ def make_envs(args: Args, device: str) -> RoutingVectorEnv:
     Raises:
         ValueError: The problem lacks one of the settings.
     """
-    problem = problem_of(args.env_id, args.env_kwargs)
-    given = {**read_settings(args.env_kwargs), "num_nodes": problem.num_nodes}
+    problem = runs.problem_of(args.env_id, args.env_kwargs)
+    given = {**runs.read_settings(args.env_kwargs), "num_nodes": problem.num_nodes}
     ours = {"backend": "torch", "device": device, "autoreset_mode": "Disabled", "on_illegal": "raise", "copy": False}
     return gym.make_vec(f"routing/{problem.name}", num_envs=args.num_envs, **ours, **given)
 
 
-class Log:
-    """Files of a run: TensorBoard's scalars, metrics.jsonl, and the best model so far.
+class PPOTrainer(ProblemTrainer):
+    """State of one run: agent, optimiser and progress.
 
     Args:
         args: The run's arguments.
-        problem: Problem to train on.
-        device: Device of the model.
 
-    Raises:
-        FileExistsError: The folder exists and is not empty.
+    Attributes:
+        reward_scale: Factor of the rewards; it makes the mean return of the untrained agent -1, so that values are
+            about one, whatever the problem and its size. 0 before the first step.
     """
 
-    def __init__(self, args: Args, problem: AnyProblem, device: str) -> None:
-        self.problem, self.console = problem, plain_console()
-        title = f"{problem.name.lower()}-{problem.num_nodes}-ppo"
-        self.folder = make_folder(args.runs, args.name, title, args.seed, resumable=False)
-        self.args = {key: value for key, value in dataclasses.asdict(args).items() if key != "runs"}
-        write_atomically(self.folder / "args.json", (json.dumps(self.args, indent=2) + "\n").encode())
-        self.held_out = to_backend(held_out_instances(problem, args.held_out), "torch", device)
-        self.reference = reference_cost(problem, self.held_out, args.runs / ".references")
-        self.writer = SummaryWriter(str(self.folder / "tensorboard"))
-        self.best_cost = float("inf")
-        self.since, self.instances = time.perf_counter(), 0
-        self.console.print(f"{self.folder}: logs and checkpoint; {torch.get_num_threads()} threads", soft_wrap=True)
+    script = "ppo.py"
 
-    def scalars(self, values: dict[str, float], global_step: int) -> None:
-        """Log numbers to TensorBoard."""
-        for key, value in values.items():
-            self.writer.add_scalar(key, value, global_step)
+    model: Agent
 
-    def evaluate(self, actor: AttentionModel, instances: int, global_step: int, values: dict[str, float]) -> None:
-        """Measure the greedy cost on the held-out instances, save the model if it is the best, and log.
+    def __init__(self, args: Args) -> None:
+        super().__init__(args)
+        # Chosen once and saved, so that a resumed run uses the same precision.
+        self.args = args = dataclasses.replace(args, precision=choose_precision(args.precision, self.device))
+        self.envs = make_envs(args, self.device)
+        self.problem = self.envs.problem
+        generator = torch.Generator().manual_seed(args.seed)
+        self.model = Agent(features_of(self.problem), args.model, generator)
+        if args.init_from is not None:
+            weights, _ = find_checkpoint(args.init_from, matrices=self.problem.matrices)
+            self.started_from, self.history = warm_start(self.model.actor, weights)
+        self.model.to(self.device).actor.multiply_in(args.precision)
+        self.optimizers = {"adam": torch.optim.Adam(self.model.parameters(), args.learning_rate, eps=1e-5)}
+        self.held_out = to_backend(held_out.instances(self.problem, args.held_out), "torch", self.device)
+        self.reward_scale = 0.0
 
-        Args:
-            actor: Policy to evaluate.
-            instances: Number of instances seen so far.
-            global_step: Number of environment steps so far.
-            values: Further values to log.
-        """
-        greedy = float(solve(actor, self.problem, self.held_out).cost.double().mean())
-        row = {"greedy": greedy, **compared(greedy, self.reference)}
-        self.scalars({f"charts/{key}": value for key, value in row.items()}, global_step)
-        now = time.perf_counter()
-        row["instances_per_second"] = (instances - self.instances) / (now - self.since)
-        self.since, self.instances = now, instances
-        row = {"global_step": global_step, "instances": instances, **row, **values}
-        with (self.folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        if greedy < self.best_cost:
-            self.best_cost = greedy
-            header = {**describe(self.problem, actor), "metrics": row, "args": self.args}
-            weights = checkpoint.prefixed("model", actor.state_dict())
-            checkpoint.save(self.folder / "best.safetensors", weights, header)
-        name, shown = shown_cost(self.problem, greedy)
-        gap = f"   gap {row['gap']:.2%}" if "gap" in row else ""
-        self.console.print(
-            f"step {global_step:>11,}   return {values['charts/episodic_return']:.4f}   "
-            f"greedy {name} {shown:.4f}{gap}   {row['instances_per_second']:.0f} instances/s"
-        )
+    @property
+    def title(self) -> str:
+        return f"{self.problem.name.lower()}-{self.problem.num_nodes}-ppo"
+
+    @property
+    def result(self) -> AttentionModel:
+        return self.model.actor
+
+    @property
+    def batch_size(self) -> int:
+        """Number of instances per step."""
+        return int(self.args.num_envs // self.args.lanes_per_instance)
+
+    @property
+    def learning_rate(self) -> float:
+        """Learning rate of the current step."""
+        left = 1 - self.step / self.args.total_steps
+        return float(self.args.learning_rate * (left if self.args.anneal_lr else 1.0))
+
+    def draw(self, step: int) -> tuple[Any, torch.Generator]:
+        """Return the instances (NumPy) and the random number generator of a step."""
+        rng = stream(self.args.seed, runs.TRAINING_STREAM, step)
+        instance = self.problem.generate(rng, self.batch_size)
+        return instance, torch.Generator(self.device).manual_seed(int(rng.integers(2**63)))
+
+    def batch(self) -> tuple[AnyProblem, Any]:
+        return self.problem, self.draw(self.step)[0]
+
+    def learn(self) -> dict[str, float]:
+        instance, generator = self.draw(self.step)
+        choose = sampling_choice(generator)
+        if not self.reward_scale:
+            untrained = abs(collect(self.model, self.envs, instance, choose, self.args).episodic_return)
+            self.reward_scale = 1 / max(untrained, 1e-6)
+        rollout = collect(self.model, self.envs, instance, choose, self.args, self.reward_scale)
+        return self.improve(rollout, generator)
+
+    def improve(self, rollout: Experience, generator: torch.Generator) -> dict[str, float]:
+        """Make `update_epochs` passes of PPO (Schulman et al. 2017) over a rollout; return the metrics to log."""
+        args = self.args
+        logged: dict[str, list[Tensor]] = {}
+        for _ in range(args.update_epochs):
+            order = torch.randperm(len(rollout.actions), generator=generator, device=generator.device)
+            for rows in order.chunk(args.num_minibatches):
+                losses = minibatch_losses(self.model, rollout, rows, args)
+                loss = losses["policy_loss"] - args.ent_coef * losses["entropy"] + args.vf_coef * losses["value_loss"]
+                self.descend(loss, self.learning_rate)
+                for key, x in losses.items():
+                    logged.setdefault(key, []).append(x.detach())
+        returns = rollout.advantages + rollout.values
+        unexplained = (rollout.advantages.var() / returns.var()).item()
+        return {
+            "cost": -rollout.episodic_return,
+            "episodic_length": rollout.episodic_length,
+            **{key: torch.stack(values).mean().item() for key, values in logged.items()},
+            "explained_variance": 1 - unexplained,
+        }
+
+    def end_epoch(self) -> dict[str, float]:
+        """Evaluate the policy on the held-out instances, and return the metrics to log."""
+        greedy = solve(self.result, self.problem, self.held_out).cost
+        return {
+            "epoch": self.epoch,
+            "instances": self.instances,
+            "global_step": self.step * self.args.num_envs * self.problem.horizon,
+            **self.end_sums(),
+            "learning_rate": self.learning_rate,
+            "greedy": float(greedy.double().mean()),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        return {**describe(self.problem, self.result), **super().describe()}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {}, {"reward_scale": self.reward_scale}
+
+    def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
+        self.reward_scale = header["reward_scale"]
 
 
 def main(args: Args) -> Path:
     """Train according to `args`; return the folder of the run."""
-    keep_freed_memory()
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    device = choose_device(args.device)
-    envs = make_envs(args, device)
-    problem = envs.problem
-    batch_size = args.num_envs * problem.horizon
-    num_iterations = args.total_timesteps // batch_size
-    if num_iterations < 1:
-        raise ValueError(f"--total-timesteps {args.total_timesteps} is less than one rollout, which is {batch_size}")
-    agent = Agent(features_of(problem), args.model, torch.Generator().manual_seed(args.seed)).to(device)
-    agent.actor.multiply_in(choose_precision(args.precision, device))
-    optimizer = torch.optim.Adam(agent.parameters(), args.learning_rate, eps=1e-5)
-    generator = torch.Generator(device).manual_seed(args.seed)
-    log = Log(args, problem, device)
-    choose = sampling_choice(generator)
-    num_instances = args.num_envs // args.lanes_per_instance
-    instance = problem.generate(stream(args.seed, TRAINING_STREAM, 0), num_instances)
-    untrained = abs(collect(agent, envs, instance, choose, args).episodic_return)
-    reward_scale = 1 / max(untrained, 1e-6)  # so that values are about one, whatever the problem and its size
-    for iteration in track(range(1, num_iterations + 1), "rollouts", console=log.console):
-        started = time.perf_counter()
-        left = 1 - (iteration - 1) / num_iterations
-        learning_rate = optimizer.param_groups[0]["lr"] = args.learning_rate * (left if args.anneal_lr else 1.0)
-        instance = problem.generate(stream(args.seed, TRAINING_STREAM, iteration), num_instances)
-        rollout = collect(agent, envs, instance, choose, args, reward_scale)
-        losses = update(agent, optimizer, rollout, generator, args)
-        values = {
-            "charts/episodic_return": rollout.episodic_return,
-            "charts/episodic_length": rollout.episodic_length,
-            "charts/learning_rate": learning_rate,
-            "charts/SPS": batch_size / (time.perf_counter() - started),
-            **{f"losses/{key}": value for key, value in losses.items()},
-        }
-        log.scalars(values, iteration * batch_size)
-        if iteration % args.eval_every == 0 or iteration == num_iterations:
-            log.evaluate(agent.actor, iteration * num_instances, iteration * batch_size, values)
-    log.writer.close()
-    name, best = shown_cost(problem, log.best_cost)
-    log.console.print(
-        f"Best greedy {name} on held-out instances: {best:.4f}\n"
-        f"Curves:       {quoted('tensorboard', '--logdir', log.folder)}\n"
-        f"Solve a file: {command('solve.py', '--checkpoint', log.folder)} FILE...",
-        soft_wrap=True,
-    )
-    return log.folder
+    return loop.train(PPOTrainer, args)
 
 
 if __name__ == "__main__":
-    command_line(main, Args, __doc__, (FloatingPointError,), stopped="stopped; what the last evaluation saved is sound")
+    command_line(main, Args, __doc__, (TrainingDivergedError,))

@@ -117,7 +117,7 @@ def test_commands_run_in_a_real_environment(page, tmp_path):
     short = {
         "make train": ' ARGS="--epochs 1 --steps-per-epoch 1 --held-out 8"',
         "python agents/am_reinforce.py": " --epochs 1 --steps-per-epoch 1 --held-out 8",
-        "python agents/ppo.py": " --total-timesteps 20480 --held-out 8",
+        "python agents/ppo.py": " --epochs 1 --steps-per-epoch 1 --held-out 8",
         "python agents/mappo.py": " --epochs 1 --steps-per-epoch 1 --held-out 8",
         "python agents/evaluate.py": " --size 2",
     }

@@ -9,14 +9,14 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
-from routing_agents.header import FORMAT, CheckpointError, read_header
+from routing_agents.header import FORMAT, CheckpointError, converted, read_header
 from routing_agents.optimizers import expected_state, load_optimizer, optimizer_tensors
 from routing_agents.runs import BEST, LAST, option
 from routing_gym.files import write_atomically
@@ -149,6 +149,19 @@ def read_arguments(header: dict[str, Any], path: Path, read: Callable[[dict[str,
         return read(header["args"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its arguments are not those of this version: {error}") from error
+
+
+def read_sums(header: dict[str, Any], path: Path) -> dict[str, float]:
+    """Return the sums of the metrics of an unfinished epoch.
+
+    Raises:
+        KeyError: The header has none.
+        CheckpointError: A sum is not a number.
+    """
+    try:
+        return cast(dict[str, float], converted(dict[str, float], header["sums"], "sums"))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
 
 
 def check_tensors(expected: dict[str, Tensor], found: dict[str, Tensor], path: Path, complaint: str) -> None:

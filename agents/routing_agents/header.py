@@ -17,7 +17,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("problem", "network", "script", "task", "order", "output"), (str,)),
     **dict.fromkeys(("settings", "model", "args", "metrics", "game", "sums"), (dict,)),
     **dict.fromkeys(("step", "processes"), (int,)),
-    **dict.fromkeys(("seconds", "best", "best_cost"), (int, float)),
+    **dict.fromkeys(("seconds", "best", "reward_scale"), (int, float)),
     "variants": (bool,),
     "history": (list,),
     "fixed_size": (int, NoneType),

@@ -158,16 +158,16 @@ def train(trainer: ReinforceTrainer) -> tuple[dict[float, WeightAverage], float,
     """Train to the end; return averages of the weights by their decay, processor seconds, and entropy at the end."""
     averages = {decay: WeightAverage(trainer.model, decay) for decay in DECAYS}
     seconds, total = 0.0, trainer.args.total_steps
-    sums = trainer.sums.clone()
+    before: float | Tensor = 0.0  # the sum of the entropies before the last steps
     while trainer.step < total:
         if trainer.step == max(0, total - ENTROPY_STEPS):
-            sums = trainer.sums.clone()
+            before = trainer.sums.get("entropy", 0.0)
         began = time.process_time()
         trainer.update()
         seconds += time.process_time() - began
         for average in averages.values():
             average.update(trainer.model, trainer.step)
-    return averages, seconds, float((trainer.sums - sums)[2]) / min(ENTROPY_STEPS, total)
+    return averages, seconds, float(trainer.sums["entropy"] - before) / min(ENTROPY_STEPS, total)
 
 
 def costs(args: Args, trainer: ReinforceTrainer, model: PolicyNetwork) -> dict[str, float]:

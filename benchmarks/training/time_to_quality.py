@@ -49,7 +49,7 @@ class Args:
         f"REINFORCE, shared baseline: am_reinforce.py {NETWORK}",
         f"REINFORCE, shared baseline, Adam: am_reinforce.py {ADAM} --epochs 26",
         f"REINFORCE, rollout baseline, Adam: am_reinforce.py {ADAM} --baseline rollout --epochs 9",
-        "PPO: ppo.py --total-timesteps 4000000",
+        "PPO: ppo.py --epochs 10",
     )
     """LABEL: SCRIPT ARGUMENTS, scripts in agents/; the first is the default run, the others are as long as it takes
     to see where they go."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 
@@ -11,23 +10,27 @@ import numpy as np
 import pytest
 import torch
 
+import am_reinforce
+import helpers
 import ppo
+from helpers import check_resumption, logged
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
 from routing_agents.policies.attention.decoding import sampling_choice, solve
 from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.attention.saved import load_model
+from routing_agents.runs import TrainingDivergedError, held_out_instances
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import make_problem
 
 TINY = ppo.Args(
     env_id="routing/TSP-10",
-    total_timesteps=2 * 16 * 10,
+    epochs=2,
+    steps_per_epoch=1,
     num_envs=16,
     lanes_per_instance=4,
     num_minibatches=2,
-    eval_every=1,
     held_out=16,
     model=ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16, normalization="instance"),
     precision="float32",
@@ -36,8 +39,7 @@ TINY = ppo.Args(
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch):
-    monkeypatch.setattr(ppo, "reference_cost", lambda *_: None)  # spare the solver's processes
+def tiny(tmp_path):
     return replace(TINY, runs=tmp_path)
 
 
@@ -122,15 +124,15 @@ def test_every_tour_of_a_rollout(tiny, name):
 def test_two_rollouts(tiny, name):
     """The log has finite numbers under CleanRL's names, and the checkpoint is one of the attention model."""
     horizon = make_problem(name, 10).horizon
-    folder = ppo.main(replace(tiny, env_id=f"routing/{name}-10", total_timesteps=2 * 16 * horizon))
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    folder = ppo.main(replace(tiny, env_id=f"routing/{name}-10"))
+    rows = logged(folder)
     assert [(row["global_step"], row["instances"]) for row in rows] == [(16 * horizon, 4), (32 * horizon, 8)]
     assert all(math.isfinite(value) for row in rows for value in row.values())
-    assert {"charts/episodic_return", "charts/SPS", "losses/approx_kl", "losses/value_loss"} <= rows[0].keys()
+    assert {"cost", "approx_kl", "value_loss", "clipfrac", "explained_variance"} <= rows[0].keys()
     model, problem, header = load_model(folder)
     assert problem == make_problem(name, 10)
     assert header["metrics"]["greedy"] == min(row["greedy"] for row in rows)
-    held_out = ppo.held_out_instances(problem, 16)
+    held_out = held_out_instances(problem, 16)
     greedy = solve(model, problem, to_backend(held_out, "torch")).cost.double().mean().item()
     assert greedy == pytest.approx(header["metrics"]["greedy"], abs=1e-5)
 
@@ -140,21 +142,43 @@ def test_it_learns(tiny):
     45 % is what there is to gain."""
     args = replace(
         tiny,
-        total_timesteps=20 * 256 * 10,
+        epochs=1,
+        steps_per_epoch=20,
         num_envs=256,
         lanes_per_instance=8,
         num_minibatches=4,
         held_out=256,
-        eval_every=20,
         model=ModelConfig(embed_dim=32, num_heads=4, num_layers=2, feed_forward_dim=64, normalization="instance"),
     )
     problem = make_problem("TSP", 10)
     rng = np.random.default_rng(0)
     tours = rng.permuted(np.tile(np.arange(10), (2000, 1)), axis=1)
     random_cost = problem.objective(problem.generate(rng, 2000), tours).mean()
-    (row,) = map(json.loads, (ppo.main(args) / "metrics.jsonl").read_text().splitlines())
-    assert -row["charts/episodic_return"] < 0.7 * random_cost
-    assert row["greedy"] < 0.65 * random_cost
+    trainer = ppo.PPOTrainer(args)
+    for _ in range(20):
+        cost = trainer.learn()["cost"]
+        trainer.step += 1
+    assert cost < 0.7 * random_cost
+    assert trainer.end_epoch()["greedy"] < 0.65 * random_cost
+
+
+def test_exact_resume(tiny, monkeypatch):
+    """In the middle of an epoch; the scale of the rewards is that of the untrained agent."""
+    check_resumption(monkeypatch, ppo, ppo.PPOTrainer, replace(tiny, steps_per_epoch=2), 3)
+
+
+def test_start_from_another_run(tiny, capsys):
+    """PPO starts from a policy of REINFORCE; its checkpoint tells so."""
+    network = replace(tiny.model, nearness=True)
+    first = am_reinforce.main(replace(helpers.TINY, attention=network, epochs=1, runs=tiny.runs, name="first"))
+    trainer = ppo.PPOTrainer(replace(tiny, model=network, init_from=first))
+    weights = checkpoint.group(checkpoint.load(first / "best.safetensors")[0], "model")
+    assert all(torch.equal(value, weights[name]) for name, value in trainer.model.actor.state_dict().items())
+    capsys.readouterr()
+    folder = ppo.main(replace(tiny, model=network, init_from=first))
+    assert "new: none" in capsys.readouterr().out
+    (origin,) = checkpoint.load(folder / "best.safetensors")[1]["history"]
+    assert origin["args"]["env_id"] == "routing/TSP-10"
 
 
 def test_same_seed_same_weights_other_seed_other_weights(tiny):
@@ -173,7 +197,7 @@ def test_same_seed_same_weights_other_seed_other_weights(tiny):
         ({"num_envs": 12}, "--num-envs 12 is not a multiple of --lanes-per-instance 4 times --num-minibatches 2"),
         ({"gamma": -1.0}, r"--gamma must be a number in \[0, 1\], got -1.0"),
         ({"vf_coef": math.nan}, "--vf-coef must be a number in .*, got nan"),
-        ({"total_timesteps": 10**30}, "--total-timesteps must be at most 9223372036854775807, got 1000"),
+        ({"epochs": 10**30}, "--epochs must be at most 9223372036854775807, got 1000"),
         ({"learning_rate": 0.0}, "--learning-rate must be a positive number of at most .*, got 0.0"),
         ({"model": ModelConfig()}, "--normalization batch does not go with PPO"),
     ],
@@ -183,30 +207,21 @@ def test_bad_arguments(changes, message):
         replace(TINY, **changes)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"total_timesteps": 159}, "--total-timesteps 159 is less than one rollout, which is 160"),
-        (
-            {"env_kwargs": {"prize": "[" * 10**5}},
-            r"--env-kwargs: prize is '\[\[.*'; expected a number, true, false or a",
-        ),
-    ],
-)
-def test_refused_before_a_folder_is_made(tiny, tmp_path, changes, message):
+def test_refused_before_a_folder_is_made(tiny, tmp_path):
+    message = r"--env-kwargs: prize is '\[\[.*'; expected a number, true, false or a"
     with pytest.raises(ValueError, match=message):
-        ppo.main(replace(tiny, **changes))
+        ppo.main(replace(tiny, env_kwargs={"prize": "[" * 10**5}))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_existing_run_is_left_alone(tiny, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "args.json").touch()
-    with pytest.raises(FileExistsError, match="mine exists; choose another --name"):
+    with pytest.raises(FileExistsError, match="mine exists; continue it with --resume .*, or choose another --name"):
         ppo.main(replace(tiny, name="mine"))
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["args.json"]
 
 
 def test_diverging_training_stops(tiny):
-    with pytest.raises(FloatingPointError, match="lower --learning-rate"):
+    with pytest.raises(TrainingDivergedError, match="the batch is in .*npz. Start again with a lower --learning-rate"):
         ppo.main(replace(tiny, learning_rate=1e30))

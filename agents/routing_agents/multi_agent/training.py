@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import torch
 import tyro
-from torch import Tensor, nn
+from torch import nn
 
 from routing_agents import runs
 from routing_agents.multi_agent.extractor import Layout
@@ -115,16 +114,18 @@ class GameTrainer(Trainer):
         super().__init__(args)
         self.game = game
         self.held_out = to_backend(runs.held_out_instances(game, args.held_out), "torch", self.device)
-        self.sums: dict[str, float] = {}  # over the epoch so far
 
     @abstractmethod
-    def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
+    def learn_games(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
         """Play games, learn from them, and return the metrics to log.
 
         Args:
             instance: `args.games` games on the run's device.
             generator: Random number generator for everything in this step.
         """
+
+    def learn(self) -> dict[str, float]:
+        return self.learn_games(*self.draw(self.step))
 
     def make_policy(self, output: Output, generator: torch.Generator) -> AgentNetwork:
         """Build the policies, central or not, with new weights."""
@@ -170,28 +171,13 @@ class GameTrainer(Trainer):
         instance = to_backend(self.game.generate(rng, self.args.games), "torch", self.device)
         return instance, torch.Generator(self.device).manual_seed(int(rng.integers(2**63)))
 
-    def update(self) -> None:
-        started = time.perf_counter()
-        for key, value in self.learn(*self.draw(self.step)).items():
-            self.sums[key] = self.sums.get(key, 0.0) + value
-        self.step += 1
-        self.seconds += time.perf_counter() - started
-
     def end_epoch(self) -> dict[str, float]:
         """Compare the policy with the rival-aware heuristic, and return the metrics to log."""
-        means = {key: value / self.args.steps_per_epoch for key, value in self.sums.items()}
-        self.sums = {}
         results = compare(self.game, self.held_out, greedy(self.policy), heuristic(rival_aware), self.device)
-        return {"epoch": self.epoch, "instances": self.instances, **means, **results}
+        return {"epoch": self.epoch, "instances": self.instances, **self.end_sums(), **results}
 
     def describe(self) -> dict[str, Any]:
         return {**describe(self.game, self.policy), **super().describe()}
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return {}, {"best": self.best, "sums": self.sums}
-
-    def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        self.best, self.sums = header["best"], header["sums"]
 
     def picture(self, policy: AgentNetwork | None = None, path: Path | None = None) -> np.ndarray:
         """Draw the first held-out game, played by a policy, as pixels (height, width, 3); write a file if asked.

@@ -70,6 +70,8 @@ def restore(trainer: Trainer, saved: Saved) -> None:
     try:
         checkpoint.restore_training(trainer.model, trainer.optimizers, tensors, header["step"], path)
         trainer.step, trainer.seconds = header["step"], header["seconds"]
+        trainer.best, trainer.history = header["best"], header["history"]
+        trainer.sums = checkpoint.read_sums(header, path)
         trainer.restore(tensors, header, path)
     except KeyError as error:
         raise CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error

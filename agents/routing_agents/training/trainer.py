@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -73,10 +74,12 @@ class Trainer(ABC):
     Attributes:
         optimizers: Optimisers by the name of their state in a checkpoint.
         started_from: Sentence about the weights that the run starts from, if any: those kept, new and left out.
+        history: Arguments, metrics and seconds of the earlier runs that led to the initial weights, oldest first.
         reference: Mean cost of a solver's solutions of the held-out instances, if there is one.
         step: Number of steps made.
         seconds: Time spent in these steps.
         best: Metric `best_is` of the best weights so far, times its sign.
+        sums: Sums of the metrics that `learn` returned in this epoch and process.
     """
 
     script: ClassVar[str]  # file name, such as "mappo.py"
@@ -93,6 +96,8 @@ class Trainer(ABC):
             torch.set_num_threads(args.threads)
         self.args, self.device = args, runs.choose_device(args.device)
         self.step, self.seconds, self.best = 0, 0.0, -math.inf
+        self.history: list[dict[str, Any]] = []
+        self.sums: dict[str, Any] = {}
 
     @property
     @abstractmethod
@@ -129,12 +134,37 @@ class Trainer(ABC):
         return None
 
     @abstractmethod
-    def update(self) -> None:
-        """Make one training step.
+    def learn(self) -> dict[str, Any]:
+        """Make the training step number `step`.
+
+        Returns:
+            Metrics, which are averaged over the epoch: numbers, or tensors () in float64, for which the device need not
+            wait.
 
         Raises:
             TrainingDivergedError: The gradient is not finite; the weights are unchanged.
         """
+
+    def update(self) -> None:
+        """Make one training step, and count it; see `learn`."""
+        started = time.perf_counter()
+        for key, value in self.learn().items():
+            self.sums[key] = self.sums.get(key, 0.0) + value
+        self.step += 1
+        self.seconds += time.perf_counter() - started
+
+    def mean_sums(self) -> dict[str, float]:
+        """Return the means of `sums` over the processes."""
+        if not self.sums:
+            return {}
+        values = [torch.as_tensor(value, dtype=torch.float64, device=self.device) for value in self.sums.values()]
+        return dict(zip(self.sums, distributed.mean(torch.stack(values)).tolist(), strict=True))
+
+    def end_sums(self) -> dict[str, float]:
+        """Return the mean of each metric over the steps of the epoch, and begin the sums of the next one."""
+        means = {key: value / self.args.steps_per_epoch for key, value in self.mean_sums().items()}
+        self.sums = {}
+        return means
 
     def descend(self, loss: Tensor, learning_rate: float, name: str = "") -> Tensor:
         """Take one optimiser step.
@@ -186,11 +216,10 @@ class Trainer(ABC):
     def results(self, folder: Path) -> list[str]:
         """Draw the solution of the best weights to a file; return lines about their quality and use."""
 
-    @abstractmethod
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the state that an exact resume needs besides model and optimisers: tensors, and JSON values."""
+        """Return what an exact resume needs besides the state that all scripts have: tensors, and JSON values."""
+        return {}, {}
 
-    @abstractmethod
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         """Restore the result of `state`, read from `path`; `step` is restored already."""
 
@@ -200,14 +229,16 @@ class Trainer(ABC):
 
     def describe(self) -> dict[str, Any]:
         """Return the header that all checkpoints of the run share; a script adds the description of its model."""
-        return {"script": self.script, "args": self.args.to_json(), "seconds": round(self.seconds, 3)}
+        told = {"script": self.script, "args": self.args.to_json(), "seconds": round(self.seconds, 3)}
+        return {**told, "history": self.history}
 
     def save(self, path: Path) -> None:
         """Write everything that an exact resume needs. All processes must call this method; the first one writes."""
-        tensors, progress = self.state()
+        tensors, more = self.state()
+        progress = {"step": self.step, "best": self.best, "sums": self.mean_sums()}
         if distributed.rank() == 0:
             tensors |= checkpoint.training_state(self.model, self.optimizers)
-            checkpoint.save(path, tensors, {**self.describe(), "step": self.step, **progress})
+            checkpoint.save(path, tensors, {**self.describe(), **progress, **more})
 
     def save_best(self, path: Path, metrics: dict[str, float]) -> None:
         """Write the weights alone, for use, if they are the best so far."""

@@ -35,7 +35,7 @@ def test_table_has_medians():
     assert (row["final_gap"], row["seconds"]) == (0.03, 9.0)
 
 
-TINY = "--total-timesteps 320 --num-envs 16 --lanes-per-instance 4 --num-minibatches 2 --embed-dim 16 --eval-every 1"
+TINY = "--epochs 2 --steps-per-epoch 1 --num-envs 16 --lanes-per-instance 4 --num-minibatches 2 --embed-dim 16"
 
 
 def test_tiny_run_is_kept(tmp_path, monkeypatch):
