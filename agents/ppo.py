@@ -37,6 +37,7 @@ import tyro
 from torch import Tensor, nn
 
 from routing_agents import runs
+from routing_agents.optimizers import make_optimizers
 from routing_agents.policies.attention.decoding import Choice, sampling_choice, solve
 from routing_agents.policies.attention.features import Features, features_of
 from routing_agents.policies.attention.model import AttentionModel, Encoding, ModelConfig
@@ -53,6 +54,8 @@ from routing_agents.training.tuning import choose_precision
 from routing_gym.arrays import select, to_backend
 from routing_gym.envs.vector import RoutingVectorEnv
 from routing_gym.problem import AnyProblem
+
+LEARNING_RATES = {"muon": 3e-3, "adam": 1e-3}
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,10 @@ class Args(RunArgs):
     """Number of lanes. A rollout takes as many steps in each as the longest tour may have."""
     lanes_per_instance: int = 8
     """Number of lanes that play the same instance, encoded once."""
-    learning_rate: float = 1e-3
-    """Adam's initial learning rate."""
+    optimizer: Literal["muon", "adam"] = "muon"
+    """Optimiser: Muon (with Adam for vectors), which learns more from each rollout, or Adam."""
+    learning_rate: float | None = None
+    """Initial learning rate. Default: 3e-3 with Muon, 1e-3 with Adam."""
     anneal_lr: bool = True
     """Decrease the learning rate linearly to zero."""
     gamma: float = 1.0
@@ -281,7 +286,10 @@ class PPOTrainer(ProblemTrainer):
     def __init__(self, args: Args) -> None:
         super().__init__(args)
         # Chosen once and saved, so that a resumed run uses the same precision.
-        self.args = args = dataclasses.replace(args, precision=choose_precision(args.precision, self.device))
+        args = dataclasses.replace(args, precision=choose_precision(args.precision, self.device))
+        if args.learning_rate is None:
+            args = dataclasses.replace(args, learning_rate=LEARNING_RATES[args.optimizer])
+        self.args = args
         self.envs = make_envs(args, self.device)
         self.problem = self.envs.problem
         generator = torch.Generator().manual_seed(args.seed)
@@ -290,7 +298,7 @@ class PPOTrainer(ProblemTrainer):
             weights, _ = find_checkpoint(args.init_from, matrices=self.problem.matrices)
             self.started_from, self.history = warm_start(self.model.actor, weights)
         self.model.to(self.device).actor.multiply_in(args.precision)
-        self.optimizers = {"adam": torch.optim.Adam(self.model.parameters(), args.learning_rate, eps=1e-5)}
+        self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.held_out = to_backend(held_out.instances(self.problem, args.held_out), "torch", self.device)
         self.reward_scale = 0.0
 

@@ -10,20 +10,23 @@ from torch import Tensor, nn
 LEARNING_RATES = {"muon": 3e-3, "adam": 5e-4}  # on TSP-20, Muon is about as good with 2e-3 and 4e-3, worse with 1e-3
 QUINTIC = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration, chosen by Jordan et al. for its slope at zero
 ITERATIONS = 5
-READS_FEATURES = ("embed_node", "embed_depot", "embed_edge", "project_step")  # inputs are numbers, not embeddings
+# Layers whose inputs or output are numbers, not embeddings.
+NUMBERS = {"embed_node", "embed_depot", "embed_edge", "embed_edge_logits", "project_step", "value"}
 
 
 def make_optimizers(model: nn.Module, name: str, learning_rate: float) -> dict[str, torch.optim.Optimizer]:
-    """Build Adam, or Muon for the matrices that multiply embeddings and Adam for every other parameter.
+    """Build Adam, or Muon for the matrices between embeddings and Adam for every other parameter.
 
     Returns:
         Optimisers by the name of their state in a checkpoint; "optimizer" is Adam.
     """
     if name == "adam":
         return {"optimizer": torch.optim.Adam(model.parameters(), learning_rate)}
-    named = list(model.named_parameters())
-    matrices = [p for key, p in named if p.ndim == 2 and not key.startswith(READS_FEATURES)]
-    others = [p for key, p in named if p.ndim != 2 or key.startswith(READS_FEATURES)]
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for key, parameter in model.named_parameters():
+        is_matrix = parameter.ndim == 2 and not NUMBERS & {*key.split(".")}
+        (matrices if is_matrix else others).append(parameter)
     return {"optimizer": torch.optim.Adam(others, learning_rate), "muon": Muon(matrices, learning_rate)}
 
 

@@ -162,6 +162,13 @@ def test_it_learns(tiny):
     assert trainer.end_epoch()["greedy"] < 0.65 * random_cost
 
 
+def test_muon_gets_the_matrices_between_embeddings(tiny):
+    trainer = ppo.PPOTrainer(replace(tiny, env_id="routing/CVRP-10"))
+    by_muon = {id(p) for p in trainer.optimizers["muon"].param_groups[0]["params"]}
+    others = {key for key, p in trainer.model.named_parameters() if p.ndim == 2 and id(p) not in by_muon}
+    assert others == {"actor.embed_node.weight", "actor.embed_depot.weight", "critic.value.weight"}
+
+
 def test_exact_resume(tiny, monkeypatch):
     """In the middle of an epoch; the scale of the rewards is that of the untrained agent."""
     check_resumption(monkeypatch, ppo, ppo.PPOTrainer, replace(tiny, steps_per_epoch=2), 3)
