@@ -17,6 +17,7 @@ from routing_gym.dynamic.days import Day, IntArray
 from routing_gym.dynamic.routers import Router, nearest
 from routing_gym.optional import require
 from routing_gym.problems.checks import check_integer
+from routing_gym.solvers.external.pyvrp_shared import one_depot, search
 
 Tour = list[int]  # ids of requests, 0 for the depot
 
@@ -117,19 +118,9 @@ def solve(
         tw_early=int(leaving),
         tw_late=int(day.closing[row]),
     )
-    data = pyvrp.ProblemData(
-        locations=[pyvrp.Location(0.0, 0.0) for _ in nodes],  # only durations matter
-        clients=clients,
-        depots=[pyvrp.Depot(0)],
-        vehicle_types=[vehicles],
-        distance_matrices=[distances],
-        duration_matrices=[durations],
-    )
+    data = one_depot(pyvrp, distances, clients, vehicles, durations)
     alone = [[place] for place, client in enumerate(clients) if client.required]  # a feasible start makes the result so
-    start = pyvrp.Solution(data, alone)
-    result = pyvrp.solve(
-        data, limits.stop(), seed=limits.seed, collect_stats=False, display=False, initial_solution=start
-    )
+    result = search(data, limits.stop(), limits.seed, start=pyvrp.Solution(data, alone))
     if not result.is_feasible():
         raise RuntimeError(f"PyVRP found no feasible routes for {len(slots)} requests; raise the time limit")
     ids = (slots + 1).tolist()

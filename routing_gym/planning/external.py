@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +17,15 @@ from routing_gym.optional import require
 from routing_gym.planning.integers import NEVER, Numbers, of_types, rounded_up
 from routing_gym.planning.task import Task
 from routing_gym.solvers.external.ortools import guided_local_search, visits
-from routing_gym.solvers.external.pyvrp import MAX_PENALTY, largest_penalty
-from routing_gym.solvers.external.pyvrp_routes import MOST_EDGES, visits_of
+from routing_gym.solvers.external.pyvrp_routes import MOST_EDGES
+from routing_gym.solvers.external.pyvrp_shared import (
+    MAX_PENALTY,
+    Pairs,
+    largest_penalty,
+    search,
+    split_pairs,
+    visits_of,
+)
 
 Routes = list[list[int]]
 Stop = Callable[[], bool]  # called between the steps of a solver
@@ -66,20 +72,9 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
     runtime = require("pyvrp.stop", "solvers").MaxRuntime
 
     def run(required: Any, share: float, start: Any = None, most: float | None = None) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings that there may be no feasible plan; checked with is_feasible
-            data = pyvrp_data(pyvrp, numbers, required)
-            penalty = pyvrp.PenaltyParams(max_penalty=most or penalty_of_excess(data, numbers))
-            late = runtime(share * seconds)
-            return pyvrp.solve(
-                data,
-                lambda cost: stop() or late(cost),
-                seed=seed,
-                collect_stats=False,
-                display=False,
-                params=pyvrp.SolveParams(penalty=penalty),
-                initial_solution=start,
-            )
+        data, late = pyvrp_data(pyvrp, numbers, required), runtime(share * seconds)
+        most = most or penalty_of_excess(data, numbers)
+        return search(data, lambda cost: stop() or late(cost), seed, most, start)
 
     if task.count is None:
         return routes_of(numbers, run(must, 1.0))
@@ -137,32 +132,20 @@ def vehicles_of(task: Task) -> int:
     return most if task.count is None else min(task.count, most)
 
 
-def pairs_of(numbers: Numbers) -> list[tuple[int, int]]:
-    """Return the rows of each pickup and its delivery.
-
-    Pairs whose delivery closes before the pickup opens are missing: they are left out of every plan, and PyVRP raises
-    an error for them.
-    """
-    sources = [0] if numbers.task.pickup_at is None else numbers.task.pickup_at.tolist()
-    pairs = [(source, row) for row, source in enumerate(sources) if source]
-    return [(source, row) for source, row in pairs if numbers.ready[source] <= numbers.due[row]]
-
-
-def singles_of(task: Task) -> list[int]:
-    """Return the stops that belong to no pair."""
-    paired = set() if task.pickup_at is None else {*np.flatnonzero(task.pickup_at), *task.pickup_at}
-    return [row for row in task.stops if row not in paired]
+def customers_of(numbers: Numbers) -> tuple[list[int], Pairs]:
+    """Return the stops that belong to no pair, and pickups with their deliveries; see `split_pairs`."""
+    return split_pairs(numbers.task.stops, numbers.task.pickup_at, (numbers.ready, numbers.due))
 
 
 def routes_of(numbers: Numbers, found: Any) -> Routes:
     """Return the stops of each of PyVRP's routes."""
-    singles, pairs = singles_of(numbers.task), pairs_of(numbers)
-    return [visits_of(route, singles, pairs) for route in found.best.routes()]
+    customers = customers_of(numbers)
+    return [visits_of(route, *customers) for route in found.best.routes()]
 
 
 def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
     """Return the task in PyVRP's data format."""
-    task, types = numbers.task, of_types(numbers)
+    task, types, (singles, pairs) = numbers.task, of_types(numbers), customers_of(numbers)
     prizes = np.where(np.isinf(task.penalty), numbers.unserved, numbers.price)
 
     def times(node: int, prefix: str = "") -> dict[str, int]:
@@ -175,7 +158,7 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
 
     clients = [
         pyvrp.Client(node, [int(task.delivery[node])], [int(task.pickup[node])], **times(node), **served(node))
-        for node in singles_of(task)
+        for node in singles
     ]
     shipments = [
         pyvrp.Shipment(
@@ -186,7 +169,7 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
             **times(node, "delivery_"),
             **served(source, node),
         )
-        for source, node in pairs_of(numbers)
+        for source, node in pairs
     ]
     points = np.zeros((len(task.ids), 2)) if task.plane is None else task.plane
     return pyvrp.ProblemData(

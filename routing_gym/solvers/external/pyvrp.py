@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from routing_gym.arrays import IntArray
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import check_integer
@@ -18,10 +16,10 @@ from routing_gym.problems.mtsp import MTSP
 from routing_gym.problems.op import OP, legal_tour, length_limit
 from routing_gym.problems.pdp import PDP
 from routing_gym.problems.vrp import PRESETS
-from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation, visits_of
+from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation
+from routing_gym.solvers.external.pyvrp_shared import largest_penalty, one_depot, search, split_pairs, visits_of
 from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matrix, join_trips, unit_of
 
-MAX_PENALTY = 100_000.0  # per unit of excess load or length, relative to the cost of a unit of length: PyVRP's default
 LENGTH_SCALE = 1e6  # scale of PDP's lengths, which have no limit whose penalties could be too small
 PRIZE_SCALE = 1e6  # scale of the largest prize: a hundredth of it is worth 1e4, a detour of length 1
 SHARE = 1 / 16  # share of the time for one attempt at MTSP's tours within a smaller limit
@@ -59,19 +57,6 @@ def orienteering(pyvrp: Any, problem: OP, instance: Any, run: Run) -> list[int]:
     return legal_tour(problem, instance, join_trips(trips(run(one_depot(pyvrp, legs, clients, vehicle)))))
 
 
-def one_depot(pyvrp: Any, legs: IntArray, clients: list[Any], vehicle: Any, shipments: Sequence[Any] = ()) -> Any:
-    """Return PyVRP's data for identical vehicles from node 0 without times; `legs` (A, A) are the distances."""
-    return pyvrp.ProblemData(
-        locations=[pyvrp.Location(0, 0) for _ in legs],
-        clients=clients,
-        depots=[pyvrp.Depot(0)],
-        vehicle_types=[vehicle],
-        distance_matrices=[legs],
-        duration_matrices=[np.zeros_like(legs)],
-        shipments=shipments,
-    )
-
-
 def trips(routes: list[Any]) -> list[list[int]]:
     """Return the customers of each route, if PyVRP's first client is node 1."""
     return [[int(stop.idx) + 1 for stop in route if stop.is_client()] for route in routes]
@@ -84,11 +69,9 @@ def pickup_delivery(pyvrp: Any, problem: PDP, instance: Any, run: Run) -> list[i
     """
     distances = distance_matrix(instance)[0]
     legs = np.rint(distances / unit_of(distances) * LENGTH_SCALE).astype(np.int64)
-    pickup = instance.pickup[0].tolist()
-    pairs = [(before, node) for node, before in enumerate(pickup) if before]
-    singles = [node for node in range(1, len(pickup)) if not pickup[node] and node not in pickup]
-    shipments = [pyvrp.Shipment(*pair) for pair in pairs]
-    data = one_depot(pyvrp, legs, [pyvrp.Client(node) for node in singles], pyvrp.VehicleType(), shipments)
+    singles, pairs = split_pairs(range(1, len(legs)), instance.pickup[0])
+    clients, shipments = [pyvrp.Client(node) for node in singles], [pyvrp.Shipment(*pair) for pair in pairs]
+    data = one_depot(pyvrp, legs, clients, pyvrp.VehicleType(), shipments=shipments)
     visits = [node for route in run(data) for node in visits_of(route, singles, pairs)]
     return [*dict.fromkeys(visits), 0]
 
@@ -119,14 +102,6 @@ def vehicle_routing(pyvrp: Any, problem: AnyProblem, instance: Any, run: Run) ->
     """Solve a CVRP or a problem of the VRP family."""
     formulation = Formulation(pyvrp, problem, instance)
     return formulation.actions(run(formulation.data()))
-
-
-def largest_penalty(data: Any) -> float:
-    """Return the largest penalty per unit of excess: no vehicle or prize is worth a unit of load above the capacity."""
-    kinds = data.vehicle_types()
-    lengths = max(1, *(kind.unit_distance_cost for kind in kinds)) * MAX_PENALTY
-    worth = max(0, *(kind.fixed_cost for kind in kinds), *(one.prize for one in (*data.clients(), *data.shipments())))
-    return float(max(lengths, 2 * worth))
 
 
 MODELS: dict[str, Callable[[Any, Any, Any, Run], list[int]]] = {
@@ -177,7 +152,7 @@ class PyVRP(RowSolver):
 
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int], str]:
         pyvrp = require("pyvrp", "solvers")
-        stop, exceptions = require("pyvrp.stop", "solvers"), require("pyvrp.exceptions", "solvers")
+        stop = require("pyvrp.stop", "solvers")
         ends = time.monotonic() + self.time_limit
 
         def run(data: Any, share: float = 1.0, first: bool = False) -> list[Any]:
@@ -185,11 +160,7 @@ class PyVRP(RowSolver):
             limits = [stop.MaxRuntime(max(0.0, min(share * self.time_limit, ends - time.monotonic())))]
             limits += [stop.MaxIterations(self.iterations)] if self.iterations is not None else []
             limits += [stop.FirstFeasible()] if first else []
-            params = pyvrp.SolveParams(penalty=pyvrp.PenaltyParams(max_penalty=largest_penalty(data)))
-            limit = stop.MultipleCriteria(limits)
-            with warnings.catch_warnings():  # warnings that there may be no feasible tour; checked below
-                warnings.simplefilter("ignore", exceptions.PenaltyBoundWarning)
-                result = pyvrp.solve(data, limit, seed=seed, collect_stats=False, display=False, params=params)
+            result = search(data, stop.MultipleCriteria(limits), seed, largest_penalty(data))
             if not result.is_feasible():
                 raise NoTourError("PyVRP found no feasible tour within the time limit")
             return list(result.best.routes())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.problems.checks import TOLERANCE
+from routing_gym.solvers.external.pyvrp_shared import Pairs, split_pairs, visits_of
 from routing_gym.solvers.runtime.base import distance_matrix, unit_of
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; with 1e6, its default penalties lead to infeasible tours
@@ -59,7 +59,8 @@ class Formulation:
         costs = self.given["cost_per_length"][self.depots].astype(np.float64)
         costs = costs[costs > 0] if costs.any() else np.ones(1)
         whole = max(float(self.given[key].max()) for key in ("fixed_cost", "penalty") if key in self.given)
-        whole *= 2 if self.pairs else 1  # both are left out
+        _, pairs = self.customers
+        whole *= 2 if pairs else 1  # both are left out
         most = [MOST_COST / costs.max(), self.most_worth / (whole / self.unit * DISTANCE_SCALE or 1.0)]
         return float(min(max(LARGEST_COST / costs.max(), LEAST_COST / costs.min()), *most))
 
@@ -155,25 +156,11 @@ class Formulation:
         return {"prize": self.as_cost(float(self.given["penalty"][list(nodes)].sum())), "required": False}
 
     @cached_property
-    def pairs(self) -> list[tuple[int, int]]:
-        """Pickups with their deliveries.
-
-        Pairs whose delivery closes before the pickup opens are missing: they are left out of every tour, and PyVRP
-        raises an error for them.
-        """
-        pickup = self.given.get("pickup", np.zeros(self.problem.num_actions, dtype=np.int64))
-        pairs = [(int(pickup[node]), node) for node in np.flatnonzero(pickup).tolist()]
-        if "ready_time" not in self.given:
-            return pairs
-        opens, closes, _ = self.times
-        return [(source, node) for source, node in pairs if opens[source] <= closes[node]]
-
-    @cached_property
-    def singles(self) -> list[int]:
-        """Customers that belong to no pair."""
-        pickup = self.given.get("pickup", np.zeros(0, dtype=np.int64))
-        paired = {*np.flatnonzero(pickup), *pickup}
-        return [node for node in range(self.problem.num_depots, self.problem.num_actions) if node not in paired]
+    def customers(self) -> tuple[list[int], Pairs]:
+        """Customers that belong to no pair, and pickups with their deliveries; see `split_pairs`."""
+        nodes = range(self.problem.num_depots, self.problem.num_actions)
+        windows = self.times[:2] if "ready_time" in self.given else None
+        return split_pairs(nodes, self.given.get("pickup"), windows)
 
     def client(self, node: int) -> Any:
         demand = [int(self.given["demand"][node])]
@@ -224,15 +211,15 @@ class Formulation:
 
     def data(self) -> Any:
         """Return the data in PyVRP's form."""
-        types = range(len(self.depots))
+        types, (singles, pairs) = range(len(self.depots)), self.customers
         return self.pyvrp.ProblemData(
             locations=[self.pyvrp.Location(float(x), float(y)) for x, y in self.given["coords"] * DISTANCE_SCALE],
-            clients=[self.client(node) for node in self.singles],
+            clients=[self.client(node) for node in singles],
             depots=[self.pyvrp.Depot(node) for node in range(self.problem.num_depots)],
             vehicle_types=[self.vehicles(depot) for depot in types],
             distance_matrices=[self.legs_of(depot) for depot in types],
             duration_matrices=[self.durations] * len(self.depots),
-            shipments=[self.shipment(*pair) for pair in self.pairs],
+            shipments=[self.shipment(*pair) for pair in pairs],
         )
 
     def actions(self, routes: list[Any]) -> list[int]:
@@ -240,24 +227,9 @@ class Formulation:
         actions, current, served = [], 0, 0
         for route in routes:
             start = self.depots[route.vehicle_type()]
-            visits = visits_of(route, self.singles, self.pairs)
+            visits = visits_of(route, *self.customers)
             actions += ([start] if start != current else []) + visits + [start]
             current, served = start, served + len(visits)
         if served < self.problem.num_nodes or not actions:  # the remaining customers are left out
             actions.append(current)
         return actions
-
-
-def visits_of(route: Any, singles: Sequence[int], pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the nodes of one of PyVRP's routes, without depots.
-
-    Args:
-        route: PyVRP's route.
-        singles: Nodes of PyVRP's clients.
-        pairs: Nodes of pickup and delivery of PyVRP's shipments.
-    """
-    return [
-        singles[int(stop.idx)] if stop.is_client() else pairs[int(stop.idx)][stop.is_delivery()]
-        for stop in route
-        if not stop.is_depot()
-    ]
