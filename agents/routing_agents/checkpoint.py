@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from routing_agents.header import FORMAT, CheckpointError, converted, read_header
 from routing_agents.optimizers import expected_state, load_optimizer, optimizer_tensors
-from routing_agents.runs import BEST, LAST, option
+from routing_agents.runs import BEST, LAST, changed, option
 from routing_gym.files import write_atomically
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
@@ -128,8 +127,7 @@ def load_run(args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
         ValueError: Other arguments are given, or the folder holds no run.
         CheckpointError: The file is damaged, or holds weights only.
     """
-    names = [field.name for field in fields(args) if getattr(args, field.name) != getattr(type(args)(), field.name)]
-    check_beside_resume(args, map(option, names))
+    check_beside_resume(args, map(option, changed(args)))
     path = args.resume / LAST
     if not path.is_file():
         raise ValueError(f"--resume takes the folder of a run, which holds {LAST}; {args.resume} does not")

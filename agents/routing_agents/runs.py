@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import MISSING, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,12 @@ def check_numbers(args: Any, *names: str, zero: bool = False, most: float = MOST
 def option(name: str) -> str:
     """Return the command-line option of a field."""
     return "--" + name.replace("_", "-")
+
+
+def changed(args: Any) -> list[str]:
+    """Return the fields of `args` that differ from their defaults; those without a default always do."""
+    defaults = ((one, one.default if one.default_factory is MISSING else one.default_factory()) for one in fields(args))
+    return [field.name for field, default in defaults if getattr(args, field.name) != default]
 
 
 def read_settings(env_kwargs: dict[str, str]) -> dict[str, Any]:

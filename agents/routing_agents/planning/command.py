@@ -12,7 +12,7 @@ import tyro
 
 from routing_agents.arguments import make_out_folder
 from routing_agents.planning.planner import solve
-from routing_agents.runs import option
+from routing_agents.runs import changed, option
 from routing_gym.data.cells import BadCell, moment
 from routing_gym.planning import Plan
 from routing_gym.planning.parsing import headers_of
@@ -57,15 +57,10 @@ class PlanArgs:
     """Write a chart of windows, waiting and service."""
 
 
-def changed(args: Any, names: Iterable[str]) -> list[str]:
-    """Return which of these options differ from their defaults."""
-    defaults = {field.name: field.default for field in fields(args)}
-    return [name for name in names if getattr(args, name) != defaults[name]]
-
-
 def options_given(args: PlanArgs) -> list[str]:
     """Return the names of the options for tables of stops that differ from their defaults."""
-    return changed(args, (field.name for field in fields(PlanArgs)))
+    known = {field.name for field in fields(PlanArgs)}
+    return [name for name in changed(args) if name in known]
 
 
 def is_plan(path: Path, args: Any, model_options: Iterable[str]) -> bool:
@@ -88,7 +83,7 @@ def is_plan(path: Path, args: Any, model_options: Iterable[str]) -> bool:
     other_names = set(headers.values()) - set(headers)
     if other_names or {"lat", "lon", "pickup_at", "vehicles"} & headers.keys():
         return True
-    if args.problem is not None or changed(args, model_options):
+    if args.problem is not None or not {*model_options}.isdisjoint(changed(args)):
         return False
     optional = "penalty" in headers and "prize" not in headers
     found = optional or bool({"id", "name"} & headers.keys())
@@ -114,7 +109,7 @@ def check_plan_options(args: Any, table: Path | None, unused: tuple[str, ...]) -
         return
     if len(args.files) > 1 and (given := options_given(args)):
         raise ValueError(f"{option(given[0])} is for one table of stops, got {len(args.files)} files; solve them apart")
-    for name in changed(args, unused):
+    for name in filter(changed(args).__contains__, unused):
         remedy = "give --seconds and --solver" if name == "improve" else "leave it out"
         raise ValueError(f"{option(name)} has no effect on a table of stops; {remedy}")
 

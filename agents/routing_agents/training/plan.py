@@ -185,10 +185,7 @@ def follow(args: Any, script: str) -> int:
     Raises:
         ValueError: Other arguments are given, the plan is faulty, or it was changed for a run in progress.
     """
-    default = type(args)()
-    changed = [field.name for field in dataclasses.fields(args)]
-    changed = [name for name in changed if getattr(args, name) != getattr(default, name)]
-    if others := [option(name) for name in changed if name not in ("plan", "runs")]:
+    if others := [option(name) for name in runs.changed(args) if name not in ("plan", "runs")]:
         raise ValueError(f"--plan holds the arguments of the runs; leave out {', '.join(others)}")
     entries = read_plan(args.plan, args.runs, type(args))
     for entry in entries:
