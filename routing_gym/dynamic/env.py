@@ -22,8 +22,7 @@ from routing_gym.dynamic.rules import DayState
 from routing_gym.dynamic.static import StaticInstance
 from routing_gym.envs.arguments import check_no_time_limit, check_options, check_render_mode
 from routing_gym.envs.episodes import OnIllegal
-from routing_gym.envs.lanes import Info, Lanes, Observation
-from routing_gym.envs.single import NO_LANES
+from routing_gym.envs.lanes import NO_LANES, NO_MODE, Info, Lanes, Observation
 from routing_gym.envs.vector import LaneVectorEnv
 from routing_gym.problems.checks import check_integer
 
@@ -170,7 +169,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
             ValueError: The day is one of your own without coordinates ("rgb_array").
         """
         if self.render_mode is None:
-            logger.warn('render() does nothing: make the environment with a render_mode, as in render_mode="ansi"')
+            logger.warn(NO_MODE)
             return None
         return self._lanes.render(self.render_mode)[0]
 

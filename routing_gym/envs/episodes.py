@@ -206,10 +206,7 @@ class Episodes(LaneArrays):
 
     def as_actions(self, actions: Any, idle: Lanes) -> Array:
         """Check type, shape and range; return an int64 copy with a legal action in the idle lanes."""
-        try:
-            values = self.move(actions if hasattr(actions, "dtype") else np.asarray(actions))
-        except (ValueError, TypeError) as error:  # TypeError: raised by torch for arrays of objects
-            raise InvalidAction(f"actions: {error}") from error
+        values = self.as_array(actions)
         if tuple(values.shape) != self.shape:
             expected = f"shape ({self.shape[0]},), one per lane" if self.shape else "a single integer, shape ()"
             raise InvalidAction(f"actions: expected {expected}; got shape {tuple(values.shape)}")

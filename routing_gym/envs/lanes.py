@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
-from gymnasium.error import ResetNeeded
+from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.vector import VectorEnv
 
 from routing_gym.arrays import Array, converter, map_arrays
@@ -16,6 +16,8 @@ from routing_gym.arrays import Array, converter, map_arrays
 Lanes = npt.NDArray[np.intp]  # indices of lanes
 Observation = dict[str, Any]
 Info = dict[str, Any]
+NO_LANES = np.zeros(0, dtype=np.intp)
+NO_MODE = 'render() does nothing: make the environment with a render_mode, as in render_mode="ansi"'
 AnyVectorEnv = VectorEnv[Any, Any, Any]
 
 
@@ -68,6 +70,17 @@ class LaneArrays:
         """Raise ResetNeeded before the first reset; `use` names the call for the message, such as "step()"."""
         if not self.started:
             raise ResetNeeded(f"call reset() before {use}")
+
+    def as_array(self, actions: Any) -> Array:
+        """Convert the user's actions to an array on the backend.
+
+        Raises:
+            InvalidAction: They form no array.
+        """
+        try:
+            return self.move(actions if hasattr(actions, "dtype") else np.asarray(actions))
+        except (ValueError, TypeError) as error:  # TypeError: raised by torch for arrays of objects
+            raise InvalidAction(f"actions: {error}") from error
 
     def own(self, batch: Any) -> Any:
         """Return a copy of a batch on the backend."""

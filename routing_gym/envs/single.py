@@ -22,11 +22,10 @@ from routing_gym.envs.arguments import (
     resolve_problem,
 )
 from routing_gym.envs.episodes import Episodes, OnIllegal, Reward, Snapshot
-from routing_gym.envs.lanes import Info, Observation
+from routing_gym.envs.lanes import NO_LANES, NO_MODE, Info, Observation
 from routing_gym.problem import AnyProblem
 from routing_gym.render.figure import WINDOW
 
-NO_LANES = np.zeros(0, dtype=np.intp)
 NUMBERS = count(1)  # of windows: each environment has its own, which its copies share
 
 
@@ -232,7 +231,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
             ResetNeeded: Before the first reset.
         """
         if self.render_mode is None:
-            logger.warn('render() does nothing: make the environment with a render_mode, as in render_mode="ansi"')
+            logger.warn(NO_MODE)
             return None
         if self.render_mode != "human":
             return self._episodes.render(self.render_mode)[0]

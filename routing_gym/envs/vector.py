@@ -25,7 +25,7 @@ from routing_gym.envs.arguments import (
     resolve_problem,
 )
 from routing_gym.envs.episodes import Episodes, OnIllegal, Reward, Snapshot
-from routing_gym.envs.lanes import Info, Lanes, Observation
+from routing_gym.envs.lanes import NO_MODE, Info, Lanes, Observation
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import check_flag, check_integer
 
@@ -225,7 +225,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
     def render(self) -> tuple[Any, ...] | None:
         """Draw each lane's current tour; without a render mode, warn and return None."""
         if self.render_mode is None:
-            logger.warn('render() does nothing: make the environment with a render_mode, as in render_mode="ansi"')
+            logger.warn(NO_MODE)
             return None
         pictures: tuple[Any, ...] = self._episodes.render(self.render_mode)
         return pictures

@@ -20,6 +20,7 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils import seeding
 
 from routing_gym.envs.arguments import Generator, check_generator, check_instance, check_render_mode, draw_instances
+from routing_gym.envs.lanes import NO_LANES
 from routing_gym.multi_agent.environments import GameEpisodes
 from routing_gym.multi_agent.game import AnyGame
 from routing_gym.optional import explain_missing
@@ -27,7 +28,6 @@ from routing_gym.optional import explain_missing
 with explain_missing("PettingZoo", "pettingzoo"):
     from pettingzoo import ParallelEnv
 
-NOBODY = np.arange(0)
 PerAgent = dict[str, Any]
 
 
@@ -149,7 +149,7 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
                 "env.agents names those in the game"
             )
         acting = list(self.agents)
-        rewards = self._episodes.step(self._stack(actions), NOBODY)[0].tolist()
+        rewards = self._episodes.step(self._stack(actions), NO_LANES)[0].tolist()
         self._episodes.refresh_mask()
         ended = bool(self._episodes.finished[0])
         if ended:

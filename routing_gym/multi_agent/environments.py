@@ -109,24 +109,18 @@ class GameEpisodes(LaneArrays):
 
     def as_actions(self, actions: Any, idle: Lanes) -> Array:
         """Check type, shape and range; return a copy with zeros in the idle lanes."""
-        try:
-            values = self.move(actions if hasattr(actions, "dtype") else np.asarray(actions))
-        except (ValueError, TypeError) as error:  # TypeError: raised by torch for arrays of objects
-            raise InvalidAction(f"actions: {error}") from error
+        values, continuous = self.as_array(actions), self.problem.num_actions is None
         space = self.problem.action_space()
         shape = (self.batch_size, self.problem.num_agents, *(space.shape or ()))
         if tuple(values.shape) != shape:
             raise InvalidAction(f"actions: expected shape {shape}, one row per lane; got {tuple(values.shape)}")
-        kind = "real floating" if self.problem.num_actions is None else "integral"
+        kind, name = ("real floating", "floats") if continuous else ("integral", "integers")
         if not self.xp.isdtype(values.dtype, kind):
-            name = "floats" if self.problem.num_actions is None else "integers"
             raise InvalidAction(f"actions: expected {name}, got {values.dtype}")
-        taken = self.copy(values) if self.problem.num_actions is None else self.xp.astype(values, self.xp.int64)
-        taken = write(self.copy(taken), self.move(idle), 0) if len(idle) else taken
-        if self.problem.num_actions is None:
-            bad = ~self.xp.isfinite(taken)
-        else:
-            bad = (taken < 0) | (taken >= self.problem.num_actions)
+        taken = self.copy(values) if continuous else self.xp.astype(values, self.xp.int64, copy=True)
+        if len(idle):
+            taken[self.move(idle)] = 0
+        bad = ~self.xp.isfinite(taken) if continuous else (taken < 0) | (taken >= self.problem.num_actions)
         if bool(self.xp.any(bad)):
             lane, agent, *_ = map(int, np.argwhere(to_numpy(bad))[0])
             found, last = taken[lane, agent].tolist(), self.problem.num_actions
