@@ -232,21 +232,21 @@ def common_unit(
     units = 1
     for column in amounts:
         for row, value in enumerate(column):
-            while abs(value * units - round(value * units)) > ROUNDING and units <= MOST_UNITS:
-                units *= 10
-            if units > MOST_UNITS or value * units > MAX_CAPACITY:
+            if not (units := whole_units(value, units)):
                 header = headers.get("demand", headers.get("pickup", "demand"))
-                raise table.error(
-                    row, header, "expected an amount of at most three decimals and 10^9; choose another unit"
-                )
+                told = "expected an amount of at most three decimals and 10^9; choose another unit"
+                raise table.error(row, header, told)
     for capacity in capacities:
-        if capacity is None:
-            continue
-        while abs(capacity * units - round(capacity * units)) > ROUNDING and units <= MOST_UNITS:
-            units *= 10
-        if units > MOST_UNITS or capacity * units > MAX_CAPACITY:
+        if capacity is not None and not (units := whole_units(capacity, units)):
             raise InvalidInput(f"{place}: found the capacity {capacity:g}; expected at most three decimals and 10^9")
     return units
+
+
+def whole_units(value: float, units: int) -> int:
+    """Return the least power of ten from `units` on that makes a value whole; 0 if that or the value is too large."""
+    while abs(value * units - round(value * units)) > ROUNDING and units <= MOST_UNITS:
+        units *= 10
+    return 0 if units > MOST_UNITS or value * units > MAX_CAPACITY else units
 
 
 def penalties(table: Table, header: str, values: FloatArray) -> FloatArray:
