@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
@@ -17,7 +17,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, add_batch_types
+from routing_gym.arrays import Array, IntArray, add_batch_types
 from routing_gym.traits import Column, Observations, Route
 
 InstanceT = TypeVar("InstanceT")
@@ -300,6 +300,21 @@ class Problem(ABC, Generic[InstanceT, StateT]):
                 remedy.
             ValueError: `actions` has the wrong shape or type.
         """
+
+
+def join_routes(routes: Iterable[tuple[int, Sequence[int] | IntArray]], ends: bool = False) -> list[int]:
+    """Return the actions for routes of a problem with a depot: the inverse of `Problem.split`.
+
+    Args:
+        routes: Depot node and customers of each, perhaps none.
+        ends: Whether customers are left out; the tour is then ended by a repeated depot.
+    """
+    actions, current = [], 0
+    for start, customers in routes:
+        if len(customers):
+            actions += [*([start] if start != current else []), *customers, start]
+            current = start
+    return [*actions, current] if ends else actions
 
 
 def check_draw(rng: np.random.Generator, batch_size: int) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 
 from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.data import FileInstance
-from routing_gym.data.tsplib import fleet_rules
+from routing_gym.data.tsplib.fleet_rules import FleetRules
 from routing_gym.data.tsplib.instance import RouteRules
 from routing_gym.planning.task import Task
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, join_routes
 from routing_gym.problems.geometry import all_durations, all_lengths
 
 
@@ -98,7 +98,7 @@ def task_of_file(source: FileInstance) -> Task:
     if rules.windows is not None:
         ready, due, service = rules.windows.T.astype(np.float64)
         task = task.replaced(ready=ready, due=due, service=service)
-    if isinstance(rules, fleet_rules.FleetRules):
+    if isinstance(rules, FleetRules):
         if rules.max_length is not None:
             task = task.replaced(max_km=float(rules.max_length[0]))  # the reader refuses limits that differ
         optional = np.zeros(len(nodes)) if rules.prize is None else rules.prize
@@ -117,4 +117,4 @@ def stops_of(problem: AnyProblem, actions: Iterable[int]) -> list[list[int]]:
 def actions_of(task: Task, routes: Iterable[Sequence[int]], absent: Sequence[int]) -> IntArray:
     """Return the actions (T,) of an instance's tour from the customers of each vehicle and those left out."""
     starts = [(task.driven_by(vehicle).depot, customers) for vehicle, customers in enumerate(routes)]
-    return np.array(fleet_rules.actions_of(starts, bool(absent)), dtype=np.int64)
+    return np.array(join_routes(starts, ends=bool(absent)), dtype=np.int64)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from routing_gym.arrays import BoolArray, IntArray
-from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.problem import AnyProblem, InfeasibleTour, join_routes
 from routing_gym.problems.geometry import MAX_FLOAT
 
 Legs = Callable[[IntArray, IntArray], IntArray]
@@ -129,7 +129,7 @@ class FleetRules:
         """Return the actions for routes (customers, perhaps none) in the order of the file's vehicles."""
         kind_of = {vehicle: depot for depot, vehicles in enumerate(self.vehicles) for vehicle in vehicles}
         ends = self.prize is not None and sum(map(len, routes)) < len(self.prize) - len(self.vehicles)
-        return actions_of([(kind_of[vehicle], customers) for vehicle, customers in enumerate(routes)], ends)
+        return join_routes([(kind_of[vehicle], customers) for vehicle, customers in enumerate(routes)], ends)
 
     def by_vehicle(self, problem: AnyProblem, tour: IntArray) -> list[list[int]]:
         """Return the customers of each vehicle of the file, up to the last vehicle in use."""
@@ -151,18 +151,3 @@ def find_left_out(problem: AnyProblem, tour: IntArray, optional: BoolArray | Non
         found = f"node {int(required.argmax())} is left out, which the file forbids"
         raise InfeasibleTour(0, len(tour), f"{found}; serve it with another vehicle")
     return left_out
-
-
-def actions_of(routes: Iterable[tuple[int, Sequence[int]]], ends: bool) -> list[int]:
-    """Return the actions for routes: the depot node and the customers of each, perhaps none.
-
-    Args:
-        routes: Depot nodes and customers.
-        ends: Whether customers are left out; the tour is then ended by a repeated depot.
-    """
-    actions, current = [], 0
-    for start, customers in routes:
-        if customers:
-            actions += [*([start] if start != current else []), *customers, start]
-            current = start
-    return [*actions, current] if ends else actions

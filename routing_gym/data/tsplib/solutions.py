@@ -17,7 +17,7 @@ from routing_gym.data.tsplib.fleet_rules import FleetRules
 from routing_gym.data.tsplib.instance import FileInstance
 from routing_gym.data.tsplib.metrics import METRICS
 from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
-from routing_gym.problem import InfeasibleTour
+from routing_gym.problem import InfeasibleTour, join_routes
 
 TOUR_GRAMMAR = Grammar(values=("NAME", "TYPE", "DIMENSION"), sections=("TOUR_SECTION",))
 OP_GRAMMAR = Grammar(
@@ -131,7 +131,7 @@ def join(instance: FileInstance, routes: list[list[int]]) -> list[int]:
     """Return the actions for routes, some of which may be empty."""
     if isinstance(instance.rules, FleetRules):
         return instance.rules.actions(routes)
-    return [node for route in routes if route for node in (*route, 0)]
+    return join_routes((0, route) for route in routes)
 
 
 def check_head(document: Document, instance: FileInstance, kind: str) -> None:

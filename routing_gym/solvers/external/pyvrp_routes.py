@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import FloatArray, IntArray
+from routing_gym.problem import join_routes
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.solvers.external.pyvrp_shared import Pairs, split_pairs, visits_of
 from routing_gym.solvers.runtime.base import distance_matrix, unit_of
@@ -224,12 +225,5 @@ class Formulation:
 
     def actions(self, routes: list[Any]) -> list[int]:
         """Return the actions for PyVRP's routes."""
-        actions, current, served = [], 0, 0
-        for route in routes:
-            start = self.depots[route.vehicle_type()]
-            visits = visits_of(route, *self.customers)
-            actions += ([start] if start != current else []) + visits + [start]
-            current, served = start, served + len(visits)
-        if served < self.problem.num_nodes or not actions:  # the remaining customers are left out
-            actions.append(current)
-        return actions
+        found = [(self.depots[route.vehicle_type()], visits_of(route, *self.customers)) for route in routes]
+        return join_routes(found, ends=sum(len(visits) for _, visits in found) < self.problem.num_nodes)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from routing_gym.arrays import FloatArray, IntArray, batch_size, cast_instance, euclidean, select
 from routing_gym.optional import require
-from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.problem import AnyProblem, InfeasibleTour, join_routes
 from routing_gym.problems import LISTED
 from routing_gym.problems.checks import check_integer, check_positive, checked_instance
 from routing_gym.solvers.runtime.cache import Store
@@ -331,4 +331,4 @@ def distance_matrix(instance: Any) -> FloatArray:
 
 def join_trips(trips: Sequence[Sequence[int] | IntArray]) -> list[int]:
     """Return the actions for routes: each ends with a return to the depot; without routes, the vehicle stays there."""
-    return [node for trip in trips if len(trip) for node in (*trip, 0)] or [0]
+    return join_routes((0, trip) for trip in trips) or [0]
