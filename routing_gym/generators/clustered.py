@@ -9,13 +9,12 @@ Routing Problem", section 4. Here it is scaled to the unit square, with any numb
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, instance_fields
 from routing_gym.problems.checks import check_instance_type
 from routing_gym.problems.cvrp import CVRPInstance
 
@@ -43,7 +42,7 @@ def mixed(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any
         ValueError: The problem has no coordinates.
     """
     uniforms = rng.random((batch_size, problem.num_uniforms))
-    if "coords" not in {field.name for field in fields(problem.instance_type)}:
+    if "coords" not in instance_fields(problem):
         raise ValueError(f"{problem.name} has no coordinates to put in clusters; draw uniformly")
     # The coordinates are drawn from the first uniforms of an instance.
     nodes = 2 * problem.num_actions

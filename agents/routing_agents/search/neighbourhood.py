@@ -15,7 +15,7 @@ from routing_agents.policies.attention.decoding import decode, greedy_choice, sa
 from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym.arrays import FloatArray, IntArray, to_backend, to_numpy
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, instance_fields
 
 Legs = Callable[[IntArray, IntArray], FloatArray]  # edge lengths from nodes to nodes, in arrays of any shape
 MIN_GAIN = 1e-6  # in sides of the unit square; smaller gains may be rounding errors
@@ -64,9 +64,10 @@ class Neighbourhoods(ABC):
         legs: Legs | None = None,
     ) -> None:
         self.problem, self.network, self.instance = problem, network, instance
-        located = any(column.kind == "coords" for column in problem.columns)
         self.matrices = network.features.coords and bool(network.features.per_edge)
-        self.coords = instance.coords[0].astype(np.float64) if located else np.empty((0, 2))
+        self.coords = (
+            instance.coords[0].astype(np.float64) if "coords" in instance_fields(problem) else np.empty((0, 2))
+        )
         self.effort = effort or self.default_effort
         self.legs = legs or self.instance_legs
         self.rng = np.random.default_rng(seed)

@@ -19,7 +19,7 @@ from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.policies.protocol import Encoded, PolicyNetwork
 from routing_gym import arrays
 from routing_gym.arrays import concatenate, select, to_backend
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, instance_fields
 from routing_gym.rollout import Policy, Rollout, rollout
 
 Choice = Callable[[Tensor], Tensor]  # logits (..., A) -> actions (...)
@@ -297,7 +297,7 @@ def in_chunks(
 
 def num_symmetries(problem: AnyProblem) -> int:
     """Return the number of views of an instance: symmetries of the square, or orders of the codes of nodes."""
-    return 8 if "coords" in problem.observation_space().spaces or problem.observed.per_edge else 1
+    return 8 if "coords" in instance_fields(problem) or problem.observed.per_edge else 1
 
 
 @contextmanager
