@@ -24,7 +24,7 @@ from routing_agents.policies.attention.decoding import (
 from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_agents.policies.attention.operations import take_nodes
 from routing_agents.policies.attention.views import symmetric_views
-from routing_agents.search.beam import search_in_chunks
+from routing_agents.search.beam import check_completions, search_in_chunks
 from routing_gym import arrays
 from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
@@ -78,8 +78,7 @@ def active_search(
     """
     if iterations < 1:
         raise ValueError(f"iterations must be at least 1, got {iterations}")
-    if problem.stochastic:
-        raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
+    check_completions(problem)
     chunk_search = search_by_embeddings if embeddings else search_by_table
     search, views = partial(chunk_search, iterations=iterations, generator=generator), num_symmetries(problem)
     num_tours = TOURS // views

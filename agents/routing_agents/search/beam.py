@@ -54,6 +54,12 @@ def check_widths(width: int, expansion: int) -> None:
         raise ValueError(f"width and expansion must be at least 1, got {width} and {expansion}")
 
 
+def check_completions(problem: AnyProblem) -> None:
+    """Raise ValueError if a problem is stochastic: completing tours would use values that only a visit reveals."""
+    if problem.stochastic:
+        raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
+
+
 @torch.no_grad()
 def beam_search(
     model: AttentionModel,
@@ -123,8 +129,7 @@ def simulation_guided_search(
         MemoryError: See `beam_search`.
     """
     check_widths(width, expansion)
-    if problem.stochastic:
-        raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
+    check_completions(problem)
     check_symmetries(symmetries, problem)
     find = partial(search_views, partial(search_by_simulation, width=width, expansion=expansion), symmetries)
     return search_in_chunks(find, model, problem, instance, width * expansion, tours_at_once, progress, symmetries)
