@@ -44,7 +44,6 @@ from routing_gym.data.tsplib.vehicle_routing import (
     window_instance,
 )
 from routing_gym.files import InvalidFile, UnsupportedFile, found, printable, read_lines, write_atomically
-from routing_gym.problem import AnyProblem
 from routing_gym.problems import ATSP, CVRP, OP, TSP, TSPFE, ATSPInstance, CVRPInstance, TSPFEInstance, TSPInstance
 
 MAX_NODES = 10_000  # the distance matrix takes 4 bytes per pair of nodes: 0.4 GB
@@ -136,16 +135,32 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     matrix = read_matrix(document, dimension, symmetric=kind == "TSP") if metric == EXPLICIT else None
     if kind in COUNTING:
         fields = read_fleet(document, kind, coords, matrix)
-        return with_best_known(FileInstance(name, path, tuple(document.comments), metric, **fields))
-    ids = np.arange(1, dimension + 1)
-    if FILE_TYPES[kind].has_depot:
+    else:
+        fields = read_one_kind(document, kind, metric, dimension, coords, matrix, max_matrix_nodes)
+    instance = FileInstance(name, path, tuple(document.comments), metric, **fields)
+    best_known, best_tour = find_best_known(instance)
+    return replace(instance, best_known=best_known, best_tour=best_tour)
+
+
+def read_one_kind(
+    document: Document,
+    kind: str,
+    metric: str,
+    dimension: int,
+    coords: FloatArray | None,
+    matrix: IntArray | None,
+    max_matrix_nodes: int | None,
+) -> dict[str, Any]:
+    """Return the fields of a `FileInstance` with at most one depot and one kind of vehicle, like `read_fleet`."""
+    ids, has_depot = np.arange(1, dimension + 1), FILE_TYPES[kind].has_depot
+    if has_depot:
         depot = read_depot(document, kind, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
     coords = None if coords is None else coords[ids - 1]
     unit = TENTHS if kind == "VRPTW" and matrix is None else 1
     if matrix is not None:
         matrix = matrix[np.ix_(ids - 1, ids - 1)]
-        places = places_of(coords, matrix) if FILE_TYPES[kind].has_depot else None
+        places = places_of(coords, matrix) if has_depot else None
         scale = matrix_scale(matrix)
         distances = scale_distances(matrix, scale)
     else:
@@ -155,60 +170,36 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
         needed = kind not in LENGTHS_ONLY_COST or metric == "GEO"
         given = needed or max_matrix_nodes is None or dimension <= max_matrix_nodes
         distances = file_distances(coords, metric, unit, scale * unit)[None] if given else None
-    cost_limit = scores = rules = None
+    fields = {"ids": ids, "coords": coords, "matrix": matrix, "scale": scale, "unit": unit}
     if kind in ROUTE_FILES:
         demand, capacity = read_demand(document, ids)
-        make = ROUTE_FILES[kind]
-        problem, instance, rules = make(document, ids, places, distances, demand, capacity, matrix)
-    else:
-        problem, instance, cost_limit, scores = make_instance(document, kind, ids, places, distances, scale)
-    file_instance = FileInstance(
-        name=name,
-        path=path,
-        comments=tuple(document.comments),
-        metric=metric,
-        ids=ids,
-        coords=coords,
-        matrix=matrix,
-        scale=scale,
-        problem=problem,
-        instance=instance,
-        cost_limit=cost_limit,
-        scores=scores,
-        unit=unit,
-        rules=rules,
-    )
-    return with_best_known(file_instance)
-
-
-def with_best_known(instance: FileInstance) -> FileInstance:
-    """Return the instance with the solution stored beside its file."""
-    best_known, best_tour = find_best_known(instance)
-    return replace(instance, best_known=best_known, best_tour=best_tour)
+        made = ROUTE_FILES[kind](document, ids, places, distances, demand, capacity, matrix)
+        return fields | dict(zip(("problem", "instance", "rules"), made, strict=True))
+    return fields | make_instance(document, kind, ids, places, distances, scale)
 
 
 def make_instance(
     document: Document, kind: str, ids: IntArray, coords: FloatArray | None, distances: Array | None, scale: float
-) -> tuple[AnyProblem, Any, int | None, IntArray | None]:
+) -> dict[str, Any]:
     """Make the problem and its instance (a batch of one), with OP's length limit and scores; `distances` are scaled."""
     if coords is None:
-        return ATSP(len(ids)), ATSPInstance(distances), None, None
+        return {"problem": ATSP(len(ids)), "instance": ATSPInstance(distances)}
     scaled_coords = scale_coords(coords)
     if "FIXED_EDGES_SECTION" in document.sections:
         partner = read_fixed_edges(document, len(ids))
-        return TSPFE(len(ids)), TSPFEInstance(scaled_coords, partner[None], distances), None, None
+        return {"problem": TSPFE(len(ids)), "instance": TSPFEInstance(scaled_coords, partner[None], distances)}
     if kind == "TSP":
-        return TSP(len(ids)), TSPInstance(scaled_coords, distances), None, None
+        return {"problem": TSP(len(ids)), "instance": TSPInstance(scaled_coords, distances)}
     if kind == "CVRP":
         demand, capacity = read_demand(document, ids)
-        cvrp = CVRP(len(ids) - 1, capacity=own_capacity(capacity))
-        return cvrp, CVRPInstance(scaled_coords, demand[None], np.array([capacity]), distances), None, None
+        instance = CVRPInstance(scaled_coords, demand[None], np.array([capacity]), distances)
+        return {"problem": CVRP(len(ids) - 1, capacity=own_capacity(capacity)), "instance": instance}
     cost_limit = document.integer("COST_LIMIT", 0)
     scores = document.amounts("NODE_SCORE_SECTION", ids, "score")
-    instance = orienteering_instance(scaled_coords, distances, scores, cost_limit, scale)
+    of_op = orienteering_instance(scaled_coords, distances, scores, cost_limit, scale)
     # The instance may have a limit of 0, but the problem could not generate others with it.
-    op = OP(len(ids) - 1, max_length=float(instance.max_length[0]) or None)
-    return op, instance, cost_limit, scores
+    op = OP(len(ids) - 1, max_length=float(of_op.max_length[0]) or None)
+    return {"problem": op, "instance": of_op, "cost_limit": cost_limit, "scores": scores}
 
 
 def check_kind(document: Document) -> str:

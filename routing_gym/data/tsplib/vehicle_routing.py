@@ -88,9 +88,9 @@ def backhaul_instance(
     distances: Array,
     demand: IntArray,
     capacity: int,
-    matrix: None = None,
+    matrix: IntArray | None,
 ) -> tuple[VRP, VRPInstance, RouteRules]:
-    """Make the same for a VRPB file, whose BACKHAUL_SECTION has the amounts to pick up; it has no `matrix`."""
+    """Make the same for a VRPB file, whose BACKHAUL_SECTION has the amounts to pick up; `matrix` is not read."""
     fetched = document.amounts("BACKHAUL_SECTION", ids, "backhaul", most=capacity)
     both = (fetched > 0) & ((demand > 0) | (np.arange(len(ids)) == 0))
     if both.any():
