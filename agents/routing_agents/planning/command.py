@@ -109,7 +109,7 @@ def check_plan_options(args: Any, table: Path | None, unused: tuple[str, ...]) -
         return
     if len(args.files) > 1 and (given := options_given(args)):
         raise ValueError(f"{option(given[0])} is for one table of stops, got {len(args.files)} files; solve them apart")
-    for name in filter(changed(args).__contains__, unused):
+    for name in (name for name in changed(args) if name in unused):
         remedy = "give --seconds and --solver" if name == "improve" else "leave it out"
         raise ValueError(f"{option(name)} has no effect on a table of stops; {remedy}")
 
