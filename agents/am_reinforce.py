@@ -374,7 +374,9 @@ class ReinforceTrainer(ProblemTrainer):
         self.model.to(self.device).multiply_in(args.precision)
         self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.baseline = make_baseline(args, self.problem, self.model)
-        self.loss = distributed.parallel(Reinforce(self.model, self.baseline, LOSSES[args.loss]))
+        self.own_network = args.model not in (USUAL, pointer_saved.NETWORK)
+        loss = Reinforce(self.model, self.baseline, LOSSES[args.loss])
+        self.loss = distributed.parallel(loss, may_skip=self.own_network)
         self.average = WeightAverage(self.model, args.average) if args.average else None
         given = held_out.instances(self.problem, args.held_out, args.held_out_file)
         self.held_out = to_backend(given, "torch", self.device)
@@ -425,6 +427,9 @@ class ReinforceTrainer(ProblemTrainer):
         problem = self.batch_problem(self.step)
         instance, choose = self.draw(problem, self.step)
         self.baseline.rate_share = self.learning_rate / self.args.learning_rate
+        if self.own_network:  # its layers may draw from torch's generator, as dropout does
+            rng = stream(self.args.seed, runs.LAYER_STREAM, self.step, distributed.rank())
+            torch.manual_seed(int(rng.integers(2**63)))
         loss, means = self.loss(problem, instance, choose)
         norm = self.descend(loss, self.learning_rate)
         if self.average is not None:

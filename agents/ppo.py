@@ -2,7 +2,7 @@
 
     python agents/ppo.py                                           # TSP-20
     python agents/ppo.py --env-id routing/CVRP-50 --epochs 100
-    python agents/ppo.py --env-id routing/TSP-50 --init-from runs/NAME            # from TSP-20, say
+    python agents/ppo.py --env-id routing/TSP-50 --init-from runs/NAME --learning-rate 1e-4
     python agents/ppo.py --resume runs/NAME                        # continues where the run stopped
 
 The script follows Huang et al. (2022), "CleanRL", and Wan et al. (2023), "RLOR: A Flexible Framework of Deep
@@ -116,7 +116,7 @@ class Args(RunArgs):
     """Number of CPU threads; 0 uses all cores."""
     init_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Run, checkpoint or published weights such as TSP-50 whose weights the policy starts from, of any problem and
-    size, where they fit."""
+    size, where they fit. The default learning rates are for random weights; give a lower one, such as 1e-4."""
     log: Literal["tensorboard", "wandb"] = "tensorboard"
     """Log of the metrics: TensorBoard, or TensorBoard and Weights & Biases (wandb)."""
     runs: Path = Path("runs")

@@ -29,7 +29,7 @@ from routing_gym.solvers.runtime.executors import usable_cores
 
 WINDOWS = os.name == "nt"
 # Not 0: NumPy pads seeds with zeros, so that (seed, 0, 0, 0) would give the instances of a test set with that seed.
-HELD_OUT_STREAM, EVALUATION_STREAM, SIZE_STREAM, TRAINING_STREAM = 1, 2, 3, 4
+HELD_OUT_STREAM, EVALUATION_STREAM, SIZE_STREAM, TRAINING_STREAM, LAYER_STREAM = 1, 2, 3, 4, 5
 HELD_OUT_SEED = 20190307  # the same for all runs, so that gaps are comparable and references are solved once
 MOST_COUNT = 10**6  # largest number of items that are held in memory at the same time
 MOST_INTEGER = 2**63 - 1  # largest seed that torch accepts

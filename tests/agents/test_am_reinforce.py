@@ -527,9 +527,12 @@ def test_a_network_of_ones_own(tiny, monkeypatch):
             super().__init__()
             self.own, self.others = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, dim)
             self.gain, self.bias = torch.nn.LayerNorm(dim), torch.nn.Parameter(torch.rand(dim))
+            self.never_used, self.dropout = torch.nn.Linear(dim, dim), torch.nn.Dropout(0.1)
+            torch.nn.init.zeros_(self.others.weight)
 
         def forward(self, x, shift=None):
-            return x + self.gain(torch.relu(self.own(x) + self.others(x.mean(dim=1, keepdim=True)))) + self.bias
+            read = self.dropout(self.own(x) + self.others(x.mean(dim=1, keepdim=True)))
+            return x + self.gain(torch.relu(read)) + self.bias
 
     class DeepSets(AttentionModel):
         def make_layer(self):
@@ -550,6 +553,7 @@ def test_a_network_of_ones_own(tiny, monkeypatch):
     first, same = (ReinforceTrainer(args).model.layers[0] for _ in range(2))
     assert torch.equal(first.bias, same.bias)  # also what the layer draws itself depends on the seed
     assert (first.gain.weight == 1).all()
+    assert (first.others.weight == 0).all()
     monkeypatch.delitem(NETWORKS, "deep-sets")
     with pytest.raises(
         checkpoint.CheckpointError, match="a network of kind 'deep-sets'; known are attention, and those that are"

@@ -186,6 +186,10 @@ def test_start_from_another_run(tiny, capsys):
     assert "new: none" in capsys.readouterr().out
     (origin,) = checkpoint.load(folder / "best.safetensors")[1]["history"]
     assert origin["args"]["env_id"] == "routing/TSP-10"
+    with pytest.raises(
+        checkpoint.CheckpointError, match="has no weights of this network; give the folder of a run, or"
+    ):
+        ppo.PPOTrainer(replace(tiny, model=network, init_from=folder / "last.safetensors"))
 
 
 def test_same_seed_same_weights_other_seed_other_weights(tiny):

@@ -151,9 +151,16 @@ def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def parallel(module: nn.Module) -> nn.Module:
-    """Wrap a module in torch's DistributedDataParallel, which averages its gradients over the processes."""
-    return nn.parallel.DistributedDataParallel(module) if dist.is_initialized() else module
+def parallel(module: nn.Module, may_skip: bool = False) -> nn.Module:
+    """Wrap a module in torch's DistributedDataParallel, which averages its gradients over the processes.
+
+    Args:
+        module: Module that returns the loss.
+        may_skip: Whether some parameters may get no gradient, which takes a search for them in each step.
+    """
+    if not dist.is_initialized():
+        return module
+    return nn.parallel.DistributedDataParallel(module, find_unused_parameters=may_skip)
 
 
 def mean(x: Tensor) -> Tensor:

@@ -151,10 +151,14 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator | None) -> None:
-        """Draw the parameters of linear layers and of this module itself from U(-1/sqrt(fan-in), 1/sqrt(fan-in))."""
+        """Draw the parameters of linear layers and of this module itself from U(-1/sqrt(fan-in), 1/sqrt(fan-in)).
+
+        Layers of your own, which `make_layer` returns, keep their parameters.
+        """
+        own = tuple(f"layers.{i}." for i, layer in enumerate(self.layers) if not isinstance(layer, EncoderLayer))
         for name, parameter in self.named_parameters():
             layer = self.get_submodule(name.rpartition(".")[0])
-            if not (layer is self or isinstance(layer, nn.Linear)):
+            if name.startswith(own) or not (layer is self or isinstance(layer, nn.Linear)):
                 continue
             fan_in = layer.in_features if isinstance(layer, nn.Linear) else self.config.embed_dim
             parameter.uniform_(-1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in), generator=generator)

@@ -97,6 +97,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         for name in EDGE_OUTPUTS & expected.keys() - weights.keys():
             expected[name] = torch.zeros_like(expected[name])
     kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
+    if not kept:
+        raise CheckpointError(f"{path}: has no weights of this network; give the folder of a run, or its {BEST}")
     new = [name for name in expected if name not in kept]
     unused = [name for name in weights if name not in expected]
     load_weights(model, {**expected, **kept}, path)
