@@ -169,4 +169,5 @@ for _name in filter(None, _environ.get("ROUTING_GYM_MODULES", "").split(",")):
     try:
         _import_module(_name.strip())
     except ModuleNotFoundError as _error:
-        raise ImportError(f"ROUTING_GYM_MODULES: {_error}; set PYTHONPATH to the folder of the module") from None
+        _hint = "; set PYTHONPATH to the folder of the module" if _name.strip().startswith(str(_error.name)) else ""
+        raise ImportError(f"ROUTING_GYM_MODULES: {_error}{_hint}") from None

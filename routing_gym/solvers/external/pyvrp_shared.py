@@ -1,4 +1,4 @@
-"""What the formulations for PyVRP have in common: pairs, plain data, the search, and the nodes of its routes."""
+"""Parts that all formulations for PyVRP share: pairs, plain data, the search, and the nodes of its routes."""
 
 from __future__ import annotations
 

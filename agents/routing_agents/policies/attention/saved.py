@@ -86,7 +86,10 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         raise CheckpointError(f"{path}: a network with {norm} normalization; {told}: add {option}")
     weights, expected = group(tensors, "model"), model.state_dict()
     if isinstance(model, AttentionModel):  # other networks read the same inputs for every problem
-        other, trained_on = rebuild(header)
+        try:
+            other, trained_on = rebuild(header)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from None
         if type(other) is not AttentionModel and type(other) is not type(model):
             raise CheckpointError(f"{path}: a network of kind {header['network']!r}; add --model {header['network']}")
         features = features_of(trained_on)
