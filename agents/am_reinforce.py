@@ -9,7 +9,8 @@
     torchrun --nnodes=2 --nproc-per-node=2 ... agents/am_reinforce.py             # several machines
 
 Every random number is a function of the seed and the step, so a resumed run with the same number of threads repeats an
-uninterrupted one bit for bit, wherever it was stopped. Ctrl-C stops after the current step and saves the run.
+uninterrupted one bit for bit, wherever it was stopped (in three processes or more: up to rounding). Ctrl-C stops after
+the current step and saves the run.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ class PPOTrainer(ProblemTrainer):
         args: The run's arguments.
 
     Attributes:
-        reward_scale: Factor of the rewards; it makes the mean return of the untrained agent -1, so that values are
+        reward_scale: Factor of the rewards; it makes the mean return of the first rollout 1 or -1, so that values are
             about one, whatever the problem and its size. 0 before the first step.
     """
 
@@ -334,8 +334,8 @@ class PPOTrainer(ProblemTrainer):
         instance, generator = self.draw(self.step)
         choose = sampling_choice(generator)
         if not self.reward_scale:
-            untrained = abs(collect(self.model, self.envs, instance, choose, self.args).episodic_return)
-            self.reward_scale = 1 / max(untrained, 1e-6)
+            first = collect(self.model, self.envs, instance, choose, self.args)
+            self.reward_scale = 1 / max(abs(first.episodic_return), 1e-6)
         rollout = collect(self.model, self.envs, instance, choose, self.args, self.reward_scale)
         return self.improve(rollout, generator)
 

@@ -169,5 +169,6 @@ for _name in filter(None, _environ.get("ROUTING_GYM_MODULES", "").split(",")):
     try:
         _import_module(_name.strip())
     except ModuleNotFoundError as _error:
-        _hint = "; set PYTHONPATH to the folder of the module" if _name.strip().startswith(str(_error.name)) else ""
+        _is_missing = f"{_name.strip()}.".startswith(f"{_error.name}.")  # not what the module imports itself
+        _hint = "; set PYTHONPATH to the folder of the module" if _is_missing else ""
         raise ImportError(f"ROUTING_GYM_MODULES: {_error}{_hint}") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -157,9 +157,10 @@ def read_sums(header: dict[str, Any], path: Path) -> dict[str, float]:
         CheckpointError: A sum is not a number.
     """
     try:
-        return cast(dict[str, float], converted(dict[str, float], header["sums"], "sums"))
+        sums: dict[str, float] = converted(dict[str, float], header["sums"], "sums")
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
+    return sums
 
 
 def check_tensors(expected: dict[str, Tensor], found: dict[str, Tensor], path: Path, complaint: str) -> None:

@@ -119,7 +119,7 @@ class GameEpisodes(LaneArrays):
             raise InvalidAction(f"actions: expected {name}, got {values.dtype}")
         taken = self.copy(values) if continuous else self.xp.astype(values, self.xp.int64, copy=True)
         if len(idle):
-            taken[self.move(idle)] = 0
+            write(taken, self.move(idle), 0)
         bad = ~self.xp.isfinite(taken) if continuous else (taken < 0) | (taken >= self.problem.num_actions)
         if bool(self.xp.any(bad)):
             lane, agent, *_ = map(int, np.argwhere(to_numpy(bad))[0])

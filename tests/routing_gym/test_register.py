@@ -150,6 +150,9 @@ def test_modules_that_an_environment_variable_names(tmp_path):
     told = "ROUTING_GYM_MODULES: No module named 'typo'; set PYTHONPATH to the folder of the module\n"
     assert missing.stderr.endswith(f"ImportError: {told}")
     assert missing.stderr.count("Traceback") == 1
+    (tmp_path / "importing.py").write_text("import missing_package")
+    missing = run("solve.py", "cities.csv", modules="importing")
+    assert missing.stderr.endswith("ImportError: ROUTING_GYM_MODULES: No module named 'missing_package'\n")
     command = run("routing_agents/__main__.py", "solve", "cities.csv", modules="typo")
     assert (command.returncode, command.stderr) == (1, f"routing-gym solve: {told}")
     hint = "unknown problem 'OTHER'.* register one of your own by routing_gym.register, for scripts in a module that"

@@ -109,9 +109,9 @@ def check_plan_options(args: Any, table: Path | None, unused: tuple[str, ...]) -
         return
     if len(args.files) > 1 and (given := options_given(args)):
         raise ValueError(f"{option(given[0])} is for one table of stops, got {len(args.files)} files; solve them apart")
-    for name in (name for name in changed(args) if name in unused):
-        remedy = "give --seconds and --solver" if name == "improve" else "leave it out"
-        raise ValueError(f"{option(name)} has no effect on a table of stops; {remedy}")
+    if ignored := [name for name in changed(args) if name in unused]:
+        remedy = "give --seconds and --solver" if ignored[0] == "improve" else "leave it out"
+        raise ValueError(f"{option(ignored[0])} has no effect on a table of stops; {remedy}")
 
 
 def outputs(path: Path, args: Any) -> dict[str, Path]:
