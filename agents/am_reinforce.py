@@ -37,8 +37,8 @@ from routing_agents.arguments import flags
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
 from routing_agents.policies.attention.decoding import Choice, decode, log_probability, sampling_choice
 from routing_agents.policies.attention.features import features_of
-from routing_agents.policies.attention.model import NETWORKS, ModelConfig
-from routing_agents.policies.attention.saved import USUAL, describe, warm_start
+from routing_agents.policies.attention.model import ModelConfig, make_network
+from routing_agents.policies.attention.saved import describe, warm_start
 from routing_agents.policies.attention.value import CostCritic
 from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.policies.pointer import saved as pointer_saved
@@ -61,7 +61,7 @@ from routing_agents.training.baselines import (
 )
 from routing_agents.training.distribution import check_generator
 from routing_agents.training.losses import LOSSES, Loss, reinforce
-from routing_agents.training.problem_trainer import ProblemTrainer
+from routing_agents.training.problem_trainer import ProblemTrainer, check_network
 from routing_agents.training.report import Column
 from routing_agents.training.stopping import reason_to_stop
 from routing_agents.training.trainer import RunArgs
@@ -251,10 +251,7 @@ class Args(RunArgs):
         for size in self.sizes or (problem.num_nodes,):
             rng = stream(self.seed, runs.TRAINING_STREAM, 0)
             check_generator(self.generator, self.variant(problem.name, size), rng)
-        if self.model not in (*NETWORKS, pointer_saved.NETWORK):
-            told = f"choose one of {', '.join((*NETWORKS, pointer_saved.NETWORK))}, or add one of your own to"
-            added = "routing_agents.policies.attention.model.NETWORKS, in a module that ROUTING_GYM_MODULES names"
-            raise ValueError(f"--model {self.model!r}: {told} {added}")
+        check_network(self.model, pointer_saved.NETWORK)
         if self.force_starts and not problem.any_first_node:
             raise ValueError(f"--force-starts: the first node of a tour matters in {problem.name}; leave it out")
         held_out.instances(problem, 1, self.held_out_file)
@@ -329,9 +326,7 @@ def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
     """
     generator = torch.Generator().manual_seed(args.seed)
     if args.model != pointer_saved.NETWORK:
-        with torch.random.fork_rng(devices=[]):  # layers of one's own may draw weights from torch's generator
-            torch.manual_seed(args.seed)
-            return NETWORKS[args.model](features_of(problem), args.attention, generator)
+        return make_network(args.model, features_of(problem), args.attention, generator)
     if problem.name != PointerPolicy.problem:
         raise ValueError(
             f"--model pointer answers {PointerPolicy.problem} only, got {args.env_id}; take --model attention"
@@ -375,7 +370,6 @@ class ReinforceTrainer(ProblemTrainer):
         self.model.to(self.device).multiply_in(args.precision)
         self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.baseline = make_baseline(args, self.problem, self.model)
-        self.own_network = args.model not in (USUAL, pointer_saved.NETWORK)
         loss = Reinforce(self.model, self.baseline, LOSSES[args.loss])
         self.loss = distributed.parallel(loss, may_skip=self.own_network)
         self.average = WeightAverage(self.model, args.average) if args.average else None
@@ -428,9 +422,7 @@ class ReinforceTrainer(ProblemTrainer):
         problem = self.batch_problem(self.step)
         instance, choose = self.draw(problem, self.step)
         self.baseline.rate_share = self.learning_rate / self.args.learning_rate
-        if self.own_network:  # its layers may draw from torch's generator, as dropout does
-            rng = stream(self.args.seed, runs.LAYER_STREAM, self.step, distributed.rank())
-            torch.manual_seed(int(rng.integers(2**63)))
+        self.seed_layers()
         loss, means = self.loss(problem, instance, choose)
         norm = self.descend(loss, self.learning_rate)
         if self.average is not None:
@@ -468,9 +460,8 @@ class ReinforceTrainer(ProblemTrainer):
         return reason_to_stop(rows, self.args.patience, self.args.hours)
 
     def describe(self) -> dict[str, Any]:
-        kind = {} if self.args.model == USUAL else {"network": self.args.model}
-        if isinstance(self.model, PointerPolicy):
-            kind = pointer_saved.describe(self.model, TASKS["tsp"], "sorted")
+        pointer = isinstance(self.model, PointerPolicy)
+        kind = pointer_saved.describe(self.model, TASKS["tsp"], "sorted") if pointer else {}
         said = {"variants": self.args.variants, **super().describe()}
         return {**describe(self.problem, self.model), **kind, **said}
 

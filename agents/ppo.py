@@ -40,15 +40,15 @@ from routing_agents import runs
 from routing_agents.optimizers import make_optimizers
 from routing_agents.policies.attention.decoding import Choice, sampling_choice, solve
 from routing_agents.policies.attention.features import Features, features_of
-from routing_agents.policies.attention.model import AttentionModel, Encoding, ModelConfig
-from routing_agents.policies.attention.saved import describe, warm_start
+from routing_agents.policies.attention.model import AttentionModel, Encoding, ModelConfig, make_network
+from routing_agents.policies.attention.saved import USUAL, describe, warm_start
 from routing_agents.policies.attention.value import ValueHead
 from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.trained import find_checkpoint
 from routing_agents.training import held_out, loop
 from routing_agents.training.policy_gradient import clipped_losses, gae
-from routing_agents.training.problem_trainer import ProblemTrainer
+from routing_agents.training.problem_trainer import ProblemTrainer, check_network
 from routing_agents.training.trainer import RunArgs
 from routing_agents.training.tuning import choose_precision
 from routing_gym.arrays import select, to_backend
@@ -64,7 +64,7 @@ class Args(RunArgs):
 
     local = ("runs", "init_from", "resume")
     advanced = ("env_kwargs", "anneal_lr", "gamma", "gae_lambda", "num_minibatches", "update_epochs", "clip_coef")
-    advanced += ("vf_coef", "max_grad_norm", "held_out", "model", "threads", "log", "runs")
+    advanced += ("vf_coef", "max_grad_norm", "held_out", "attention", "threads", "log", "runs")
 
     env_id: str = "routing/TSP-20"
     """Environment id, such as routing/CVRP-50 or routing/VRPTW-20."""
@@ -104,9 +104,12 @@ class Args(RunArgs):
     """Largest norm of the gradients; larger ones are scaled down."""
     held_out: int = 1_000
     """Number of held-out instances for the greedy cost and the gap, the same as those of am_reinforce.py."""
-    model: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(normalization="instance")
-    """Sizes of the network. Batch normalisation is refused: the probability of an action would depend on the rest of
-    the minibatch, and its ratio to the old one would mean nothing."""
+    model: str = USUAL
+    """Kind of network: attention, the attention model; or one that you add to
+    routing_agents.policies.attention.model.NETWORKS."""
+    attention: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(normalization="instance")
+    """Sizes and options of the network. Batch normalisation is refused: the probability of an action would depend on
+    the rest of the minibatch, and its ratio to the old one would mean nothing."""
     device: str = "auto"
     """Device for training: cpu, cuda, or auto for cuda where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -139,17 +142,17 @@ class Args(RunArgs):
                 f"--num-envs {self.num_envs} is not a multiple of --lanes-per-instance {self.lanes_per_instance} times "
                 f"--num-minibatches {self.num_minibatches}"
             )
-        if self.model.normalization == "batch":
+        if self.attention.normalization == "batch":
             raise ValueError("--normalization batch does not go with PPO; choose instance, layer or none")
 
 
 class Agent(nn.Module):
     """Policy (the attention model) and value head over one encoding."""
 
-    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator) -> None:
+    def __init__(self, actor: AttentionModel, generator: torch.Generator) -> None:
         super().__init__()
-        self.actor = AttentionModel(features, config, generator)
-        self.critic = ValueHead(config.embed_dim, generator)
+        self.actor = actor
+        self.critic = ValueHead(actor.config.embed_dim, generator)
 
     def value(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Return the values (B, Q)."""
@@ -290,10 +293,11 @@ class PPOTrainer(ProblemTrainer):
         if args.learning_rate is None:
             args = dataclasses.replace(args, learning_rate=LEARNING_RATES[args.optimizer])
         self.args = args
+        check_network(args.model)
         self.envs = make_envs(args, self.device)
         self.problem = self.envs.problem
         generator = torch.Generator().manual_seed(args.seed)
-        self.model = Agent(features_of(self.problem), args.model, generator)
+        self.model = Agent(make_network(args.model, features_of(self.problem), args.attention, generator), generator)
         if args.init_from is not None:
             weights, _ = find_checkpoint(args.init_from, matrices=self.problem.matrices)
             self.started_from, self.history = warm_start(self.model.actor, weights)
@@ -331,6 +335,7 @@ class PPOTrainer(ProblemTrainer):
         return self.problem, self.draw(self.step)[0]
 
     def learn(self) -> dict[str, float]:
+        self.seed_layers()
         instance, generator = self.draw(self.step)
         choose = sampling_choice(generator)
         if not self.reward_scale:

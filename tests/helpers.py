@@ -21,7 +21,7 @@ import torch
 from am_reinforce import Args
 from benchmarks import worker_process
 from routing_agents import checkpoint
-from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.runs import BEST, LAST
 
@@ -323,6 +323,28 @@ def stop_after(monkeypatch, trainer_type: type, steps: int) -> None:
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(trainer_type, "update", interrupted_update)
+
+
+class MeanLayer(torch.nn.Module):
+    """Layer with weights of its own making, unused weights and dropout."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.own, self.others = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, dim)
+        self.gain, self.bias = torch.nn.LayerNorm(dim), torch.nn.Parameter(torch.rand(dim))
+        self.never_used, self.dropout = torch.nn.Linear(dim, dim), torch.nn.Dropout(0.1)
+        torch.nn.init.zeros_(self.others.weight)
+
+    def forward(self, x, shift=None):
+        read = self.dropout(self.own(x) + self.others(x.mean(dim=1, keepdim=True)))
+        return x + self.gain(torch.relu(read)) + self.bias
+
+
+class DeepSets(AttentionModel):
+    """Network of a user."""
+
+    def make_layer(self):
+        return MeanLayer(self.config.embed_dim)
 
 
 def check_resumption(monkeypatch, script, trainer_type: type, args, steps: int, **local) -> list[Path]:

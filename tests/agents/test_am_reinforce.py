@@ -35,6 +35,7 @@ from helpers import (
     SMALL,
     TINY,
     TINY_POINTER,
+    DeepSets,
     assert_same_run,
     check_resumption,
     logged,
@@ -45,7 +46,7 @@ from helpers import (
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint, runs
 from routing_agents.policies.attention.decoding import solve
-from routing_agents.policies.attention.model import NETWORKS, AttentionModel, ModelConfig
+from routing_agents.policies.attention.model import NETWORKS, ModelConfig
 from routing_agents.policies.attention.saved import load_model
 from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.runs import choose_device, reference_cost
@@ -521,22 +522,6 @@ def test_held_out_instances_of_something_else(tiny, env_id):
 
 def test_a_network_of_ones_own(tiny, monkeypatch):
     """Its layers replace the encoder's; training, resuming and loading find it by name."""
-
-    class Mean(torch.nn.Module):
-        def __init__(self, dim):
-            super().__init__()
-            self.own, self.others = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, dim)
-            self.gain, self.bias = torch.nn.LayerNorm(dim), torch.nn.Parameter(torch.rand(dim))
-            self.never_used, self.dropout = torch.nn.Linear(dim, dim), torch.nn.Dropout(0.1)
-            torch.nn.init.zeros_(self.others.weight)
-
-        def forward(self, x, shift=None):
-            read = self.dropout(self.own(x) + self.others(x.mean(dim=1, keepdim=True)))
-            return x + self.gain(torch.relu(read)) + self.bias
-
-    class DeepSets(AttentionModel):
-        def make_layer(self):
-            return Mean(self.config.embed_dim)
 
     args = replace(tiny, env_id="routing/CVRP-10", model="deep-sets", epochs=2, name="mine")
     with pytest.raises(ValueError, match="--model 'deep-sets': choose one of attention, pointer, or add one"):

@@ -13,12 +13,13 @@ import torch
 import am_reinforce
 import helpers
 import ppo
+import routing_agents
 from helpers import check_resumption, logged
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
 from routing_agents.policies.attention.decoding import sampling_choice, solve
 from routing_agents.policies.attention.features import features_named
-from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.attention.model import NETWORKS, AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import load_model
 from routing_agents.runs import TrainingDivergedError, held_out_instances
 from routing_gym.arrays import select, to_backend
@@ -32,7 +33,7 @@ TINY = ppo.Args(
     lanes_per_instance=4,
     num_minibatches=2,
     held_out=16,
-    model=ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16, normalization="instance"),
+    attention=ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16, normalization="instance"),
     precision="float32",
     threads=1,
 )
@@ -43,11 +44,15 @@ def tiny(tmp_path):
     return replace(TINY, runs=tmp_path)
 
 
+def make_agent(name: str, args: ppo.Args, generator: torch.Generator) -> ppo.Agent:
+    return ppo.Agent(AttentionModel(features_named(name), args.attention, generator), generator)
+
+
 def play(args: ppo.Args, seed: int = 0) -> tuple[ppo.Agent, ppo.Experience]:
     """One rollout of an untrained agent, whose value head is made to say something."""
     envs = ppo.make_envs(args, "cpu")
     generator = torch.Generator().manual_seed(seed)
-    agent = ppo.Agent(features_named(envs.problem.name), args.model, generator)
+    agent = make_agent(envs.problem.name, args, generator)
     torch.nn.init.ones_(agent.critic.value.weight)
     instance = envs.problem.generate(np.random.default_rng(seed), args.num_envs // args.lanes_per_instance)
     return agent, ppo.collect(agent, envs, instance, sampling_choice(generator), args)
@@ -101,7 +106,7 @@ def test_every_tour_of_a_rollout(tiny, name):
     envs = ppo.make_envs(args, "cpu")
     generator = torch.Generator().manual_seed(0)
     instance = envs.problem.generate(np.random.default_rng(0), 4)
-    agent = ppo.Agent(features_named(name), args.model, generator)
+    agent = make_agent(name, args, generator)
     rollout = ppo.collect(agent, envs, instance, sampling_choice(generator), args)
     env = gym.make(args.env_id, on_illegal="raise")
     first_returns = []
@@ -148,7 +153,7 @@ def test_it_learns(tiny):
         lanes_per_instance=8,
         num_minibatches=4,
         held_out=256,
-        model=ModelConfig(embed_dim=32, num_heads=4, num_layers=2, feed_forward_dim=64, normalization="instance"),
+        attention=ModelConfig(embed_dim=32, num_heads=4, num_layers=2, feed_forward_dim=64, normalization="instance"),
     )
     problem = make_problem("TSP", 10)
     rng = np.random.default_rng(0)
@@ -174,22 +179,34 @@ def test_exact_resume(tiny, monkeypatch):
     check_resumption(monkeypatch, ppo, ppo.PPOTrainer, replace(tiny, steps_per_epoch=2), 3)
 
 
+def test_a_network_of_ones_own(tiny, monkeypatch):
+    """Resumed bit for bit, with dropout; loaded by its name."""
+    args = replace(tiny, model="deep-sets", steps_per_epoch=2)
+    with pytest.raises(ValueError, match="--model 'deep-sets': choose one of attention, or add one of your own to"):
+        ppo.main(args)
+    monkeypatch.setitem(NETWORKS, "deep-sets", helpers.DeepSets)
+    folder, _ = check_resumption(monkeypatch, ppo, ppo.PPOTrainer, args, 3)
+    assert type(routing_agents.load(folder).network) is helpers.DeepSets
+    with pytest.raises(checkpoint.CheckpointError, match="a network of kind 'deep-sets'; add --model deep-sets"):
+        ppo.PPOTrainer(replace(tiny, init_from=folder))
+
+
 def test_start_from_another_run(tiny, capsys):
     """PPO starts from a policy of REINFORCE; its checkpoint tells so."""
-    network = replace(tiny.model, nearness=True)
+    network = replace(tiny.attention, nearness=True)
     first = am_reinforce.main(replace(helpers.TINY, attention=network, epochs=1, runs=tiny.runs, name="first"))
-    trainer = ppo.PPOTrainer(replace(tiny, model=network, init_from=first))
+    trainer = ppo.PPOTrainer(replace(tiny, attention=network, init_from=first))
     weights = checkpoint.group(checkpoint.load(first / "best.safetensors")[0], "model")
     assert all(torch.equal(value, weights[name]) for name, value in trainer.model.actor.state_dict().items())
     capsys.readouterr()
-    folder = ppo.main(replace(tiny, model=network, init_from=first))
+    folder = ppo.main(replace(tiny, attention=network, init_from=first))
     assert "new: none" in capsys.readouterr().out
     (origin,) = checkpoint.load(folder / "best.safetensors")[1]["history"]
     assert origin["args"]["env_id"] == "routing/TSP-10"
     with pytest.raises(
         checkpoint.CheckpointError, match="has no weights of this network; give the folder of a run, or"
     ):
-        ppo.PPOTrainer(replace(tiny, model=network, init_from=folder / "last.safetensors"))
+        ppo.PPOTrainer(replace(tiny, attention=network, init_from=folder / "last.safetensors"))
 
 
 def test_same_seed_same_weights_other_seed_other_weights(tiny):
@@ -210,7 +227,7 @@ def test_same_seed_same_weights_other_seed_other_weights(tiny):
         ({"vf_coef": math.nan}, "--vf-coef must be a number in .*, got nan"),
         ({"epochs": 10**30}, "--epochs must be at most 9223372036854775807, got 1000"),
         ({"learning_rate": 0.0}, "--learning-rate must be a positive number of at most .*, got 0.0"),
-        ({"model": ModelConfig()}, "--normalization batch does not go with PPO"),
+        ({"attention": ModelConfig()}, "--normalization batch does not go with PPO"),
     ],
 )
 def test_bad_arguments(changes, message):

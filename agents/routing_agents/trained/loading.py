@@ -131,7 +131,7 @@ def rebuild(header: dict[str, Any]) -> tuple[Any, Any]:
     network = header.get("network")
     if network == pointer_saved.NETWORK:
         return pointer_saved.rebuild(header)
-    if network is not None and header.get("script") != "am_reinforce.py":
+    if network is not None and "problem" not in header:
         told = f"holds a network of kind {network!r}, trained by {header.get('script', 'another script')}"
         raise CheckpointError(f"{told}, which solves no instances; give a run of am_reinforce.py")
     return saved.rebuild(header)

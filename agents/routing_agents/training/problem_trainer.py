@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from routing_agents import checkpoint, runs
 from routing_agents.policies.attention.decoding import solve
+from routing_agents.policies.attention.model import NETWORKS
+from routing_agents.policies.attention.saved import USUAL
 from routing_agents.policies.protocol import PolicyNetwork
+from routing_agents.training import distributed
 from routing_agents.training.report import Column
 from routing_agents.training.trainer import Trainer
 from routing_gym import render
@@ -18,11 +22,24 @@ from routing_gym.arrays import select, to_backend
 from routing_gym.problem import AnyProblem
 
 
+def check_network(name: str, *others: str) -> None:
+    """Check the name of a network.
+
+    Raises:
+        ValueError: It is neither among `NETWORKS` nor among the others.
+    """
+    if name not in (known := (*NETWORKS, *others)):
+        raise ValueError(
+            f"--model {name!r}: choose one of {', '.join(known)}, or add one of your own to "
+            "routing_agents.policies.attention.model.NETWORKS, in a module that ROUTING_GYM_MODULES names"
+        )
+
+
 class ProblemTrainer(Trainer):
     """Trainer with the greedy cost of held-out instances, the gap, and a solved instance.
 
-    A script sets `problem` and `held_out`. The metrics of its epochs include "cost", the mean cost of sampled tours,
-    and "greedy", that of greedy tours of the held-out instances.
+    A script sets `problem` and `held_out`; the network is named by its argument `model`. The metrics of its epochs
+    include "cost", the mean cost of sampled tours, and "greedy", that of greedy tours of the held-out instances.
 
     Attributes:
         problem: Problem of the run.
@@ -38,6 +55,20 @@ class ProblemTrainer(Trainer):
     @abstractmethod
     def result(self) -> PolicyNetwork:
         """The policy that is evaluated and saved for use."""
+
+    @property
+    def own_network(self) -> bool:
+        """Whether the user added the network to `NETWORKS`."""
+        return self.args.model in NETWORKS.keys() - {USUAL}
+
+    def seed_layers(self) -> None:
+        """Seed torch's generator for this step, from which layers of one's own may draw, as dropout does."""
+        if self.own_network:
+            rng = runs.stream(self.args.seed, runs.LAYER_STREAM, self.step, distributed.rank())
+            torch.manual_seed(int(rng.integers(2**63)))
+
+    def describe(self) -> dict[str, Any]:
+        return {**({"network": self.args.model} if self.own_network else {}), **super().describe()}
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -360,3 +360,10 @@ class AttentionModel(Encoder, PolicyNetwork):
 
 NETWORKS: dict[str, type[AttentionModel]] = {"attention": AttentionModel}
 """Networks by the names that `am_reinforce.py --model` takes. Add a subclass of your own by a new name."""
+
+
+def make_network(name: str, features: Features, config: ModelConfig, generator: torch.Generator) -> AttentionModel:
+    """Build one of `NETWORKS`; layers that draw weights from torch's own generator get the same seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(generator.initial_seed())
+        return NETWORKS[name](features, config, generator)
