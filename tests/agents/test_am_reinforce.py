@@ -424,6 +424,7 @@ def test_warm_start_keeps_what_fits(tiny, capsys):
         replace(tiny, init_from=tsp, attention=replace(tiny.attention, normalization="instance"))
     )
     assert "new: none; left out: layers.0.attention_norm.norm.num_batches_tracked" in changed.started_from
+    assert changed.started_from.endswith("; normalization instance instead of batch")
     with pytest.raises(checkpoint.CheckpointError, match="with instance normalization; .*: add --normalization inst"):
         ReinforceTrainer(replace(tiny, init_from=Path("OVRPBLTW-50"), attention=ModelConfig()))
 

@@ -62,8 +62,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         path: Checkpoint file, or folder of a run for its best checkpoint.
 
     Returns:
-        A sentence on the tensors that were kept, are new or were left out; and the arguments, metrics and seconds of
-        each run that led to these weights, from its checkpoint, the first run first.
+        A sentence on the tensors that were kept, are new or were left out, and on another normalization; and the
+        arguments, metrics and seconds of each run that led to these weights, from its checkpoint, the first run first.
 
     Raises:
         CheckpointError: The file cannot be read, or its network has other sizes or is of another kind; or `model` has
@@ -107,7 +107,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     load_weights(model, {**expected, **kept}, path)
     history = [*header.get("history", []), last_run(header)]
     told = f"{path}: kept {len(kept)} tensors of {origin(header)}; new: {', '.join(new) or 'none'}"
-    return told + (f"; left out: {', '.join(unused)}" if unused else ""), history
+    told += f"; left out: {', '.join(unused)}" if unused else ""
+    return told + (f"; normalization {chosen} instead of {norm}" if norm != chosen else ""), history
 
 
 def as_options(settings: dict[str, Any], model: Any) -> str:
