@@ -80,7 +80,7 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
     if carried:
         notes.append(f"columns that are not used: {listed(carried)}{hint}")
     notes += [matrix.note for matrix in matrices.values() if matrix.note]
-    mixed = (amounts and problem is None) or "pickup_at" in parsed.values
+    mixed = rules.mixed_backhauls or "pickup_at" in parsed.values
     return Choice(rules, numbers, given.located, mixed, unused, tuple(notes))
 
 
@@ -107,7 +107,9 @@ def given_of(
             columns, numbers = columns | {"demand"}, numbers | {"capacity"}
     routes = fleet.differs or fleet.has_hours
     headers = parsed.headers | ({"backhaul": parsed.headers["pickup"]} if amounts else {})
-    return Given(frozenset(columns), numbers, located, bool(matrices), fleet.open, fleet.count, routes, headers)
+    mixed = amounts and "pickup_at" not in values
+    is_open = bool(fleet.open)
+    return Given(frozenset(columns), numbers, located, bool(matrices), is_open, mixed, fleet.count, routes, headers)
 
 
 def unused_by(problem: str, given: Given, parsed: Parsed, fleet: Fleet) -> frozenset[str]:
@@ -132,6 +134,12 @@ def check_fleet(rules: AnyProblem, names: Collection[str], fleet: Fleet) -> None
     Raises:
         InvalidInput: The problem does not support them.
     """
+    if fleet.open not in (None, rules.open_routes):
+        told = "stay at their last stop" if rules.open_routes else "return to the depot"
+        raise InvalidInput(
+            f"{fleet.place}, column open: found {fleet.open}, and vehicles of {rules.name} {told}; leave out the problem "
+            "or the column"
+        )
     plain = rules.plain_routes and rules.has_depot
     if (fleet.differs and not plain) or (fleet.has_hours and not rules.plain_routes):
         count = ", or give count instead of num_salesmen or MTSP" if "num_salesmen" in names else ""

@@ -46,7 +46,7 @@ class Fleet:
         latest: Latest return of the vehicles.
         max_duration: Maximum minutes between departure and return; None for no limit.
         speed: Speed in km/h.
-        open: Whether vehicles stay at their last stop.
+        open: Whether vehicles stay at their last stop; None if the table does not say.
         depot: Id of the row where the vehicles start and end; None for the first row.
         fixed_cost: Cost of a vehicle in use, in the unit that is minimised.
         cost_per_unit: Cost of a km or minute, whichever is minimised.
@@ -62,7 +62,7 @@ class Fleet:
     latest: Any = None
     max_duration: float | None = None
     speed: float | None = None
-    open: bool = False
+    open: bool | None = None
     depot: str | None = None
     fixed_cost: float | None = None
     cost_per_unit: float | None = None

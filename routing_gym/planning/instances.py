@@ -45,7 +45,7 @@ def plain_instance(rules: Rules) -> tuple[OwnInstance, list[int]]:
         left = [column for column in declared if column.name not in limited and column.kind not in ("coords", "matrix")]
         columns = frozenset(column.name for column in left if column.tabular)
         numbers = frozenset(column.name for column in left if column.per == "instance")
-        name = recognise_task(Given(columns, numbers, True, True, task.open))
+        name = recognise_task(Given(columns, numbers, True, True, task.open, task.rules.mixed_backhauls))
     demand = (task.delivery + task.pickup)[rows]
     capacity = int(demand.sum()) if task.capacity is None else task.capacity
     ready = task.ready[rows]
@@ -81,7 +81,7 @@ def omitted(task: Task, problem: str, num_routes: int) -> list[str]:
         "costs of vehicles": task.priced and not task.types,
         "the number of vehicles": task.count is not None and num_routes > task.count,
         "penalties": bool(np.isfinite(task.penalty[task.stops]).any()),
-        "pickups among deliveries": task.mixed and task.pickup_at is None and bool(task.pickup.any()),
+        "pickups at the stops of deliveries": task.pickup_at is None and bool((task.delivery * task.pickup).any()),
         "max_length": task.max_km is not None and not limited,
         "max_duration": any(kind.max_minutes is not None for kind in task.types or (task,)),
     }

@@ -160,9 +160,9 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
     ready, due, service = windows_of(values, chosen.columns, size)
     kinds = fleet.types or (fleet,)
     depots = depots_of(fleet, parsed.ids)
-    is_open = fleet.open or bool(rules.open_routes)
     hours = [
-        working_hours(one, ready[row], due[row], parsed.origin, is_open) for one, row in zip(kinds, depots, strict=True)
+        working_hours(one, ready[row], due[row], parsed.origin, rules.open_routes)
+        for one, row in zip(kinds, depots, strict=True)
     ]
     ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
     delivery, pickup, sources, notes = amounts_of(chosen, parsed, values, depots)
@@ -200,7 +200,7 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
         units=units,
         depots=tuple(sorted({0, *depots})),
         **vehicles,
-        open=is_open,
+        open=rules.open_routes,
         values={key: value for key, value in values.items() if key in chosen.columns},
         numbers=chosen.numbers,
         clock=parsed.clock,

@@ -27,6 +27,7 @@ class Given:
         located: Whether the stops have coordinates.
         matrix: Whether there is a matrix.
         open: Whether vehicles stay at their last stop.
+        mixed: Whether stops have pickups, which may alternate with deliveries.
         count: Number of vehicles.
         routes: Whether vehicles differ, or have costs, working hours or a limit of time.
         headers: Headers of columns in the table, by the names that problems declare.
@@ -37,6 +38,7 @@ class Given:
     located: bool
     matrix: bool
     open: bool = False
+    mixed: bool = False
     count: int | None = None
     routes: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -103,7 +105,9 @@ def recognise_task(given: Given) -> str:
     for attempt in tried:
         fitting = []
         for name, rules in kinds():
-            if surplus(rules, attempt) or bool(rules.open_routes) != attempt.open:
+            if surplus(rules, attempt):
+                continue
+            if (rules.open_routes, rules.mixed_backhauls) != (attempt.open, attempt.mixed):
                 continue
             if attempt is not given and not rules.plain_routes:
                 continue

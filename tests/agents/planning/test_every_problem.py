@@ -82,3 +82,34 @@ def test_columns_tell_the_problem(problem):
 def test_problems_that_no_plan_is_made_for():
     with pytest.raises(ValueError, match="a plan cannot name MDVRP: leave the problem out"):
         read_task({"x": [0, 1], "y": [0, 1], "demand": [0, 1]}, problem="MDVRP", vehicles={"capacity": 2})
+
+
+FLAGS = {"demand": [0, 5, 5, 5, 5, 5, 5], "backhaul": [0, 0, 1, 0, 1, 0, 1]}
+AMOUNTS = {"demand": [0, 5, 0, 5, 0, 5, 0], "pickup": [0, 0, 5, 0, 5, 0, 5]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem", "rules"),
+    [
+        (AMOUNTS, None, "VRPMB"),
+        (FLAGS, None, "VRPB"),
+        *((columns, name, name) for columns in (AMOUNTS, FLAGS) for name in ("VRPMB", "VRPB")),
+    ],
+)
+def test_the_order_of_pickups(columns, problem, rules):
+    """Six stops on a circle of 10 km, every second one a pickup: once around, or the deliveries first."""
+    angles = np.arange(6) * np.pi / 3
+    stops = {"x": [0, *(10 * np.cos(angles))], "y": [0, *(10 * np.sin(angles))], **columns}
+    plan = routing_agents.solve(stops, vehicles={"count": 1, "capacity": 15}, problem=problem, seconds=0.2)
+    assert plan.problem == rules
+    assert plan.cost == pytest.approx({"VRPMB": 70, "VRPB": 99.28}[rules], abs=0.01)
+
+
+@pytest.mark.parametrize(("problem", "is_open", "told"), [("CVRP", True, "return to"), ("OVRP", False, "stay at")])
+def test_open_contradicts_the_problem(problem, is_open, told):
+    stops = {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 1, 1]}
+    with pytest.raises(
+        ValueError, match=f"column open: found {is_open}, and vehicles of {problem} {told} .*; leave out"
+    ):
+        read_task(stops, vehicles={"capacity": 9, "open": is_open}, problem=problem)
+    assert read_task(stops, vehicles={"capacity": 9, "open": not is_open}, problem=problem).open is not is_open
