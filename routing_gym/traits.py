@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["coords", "matrix", "length", "time", "amount", "prize", "flag", "node"]
+Kind = Literal["coords", "matrix", "length", "time", "amount", "count", "prize", "flag", "node"]
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Column:
         kind: "coords" (A, 2) are moved and scaled into the unit square. A "matrix" (A, A) of lengths, a "length" and
             a "time" (travel speed is 1) are scaled by the same factor: the extent of the coordinates or, with a matrix
             `distances`, its mean in relation to theirs. With a matrix `durations`, it and all times are scaled by a
-            factor of their own. The diagonals of matrices are set to 0. An "amount", a "prize", a "flag" (0 or 1) and
-            the number of a "node" are not scaled.
+            factor of their own. The diagonals of matrices are set to 0. An "amount" of goods, a "count" of vehicles, a
+            "prize", a "flag" (0 or 1) and the number of a "node" are not scaled.
         per: "node": one value for each node, (A,), at least 0; "instance": one positive number.
         required: Whether the column is required. An optional column has a default value, or its attribute is absent.
             If a problem has columns, a required one must fill each field of the instance that has no default.

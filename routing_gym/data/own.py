@@ -82,11 +82,12 @@ def from_columns(
             coordinates, which are computed from them by multidimensional scaling.
 
     Raises:
+        TypeError: `columns` is neither a mapping nor a table.
         ValueError: A column is missing, unknown, or holds an invalid value; the message has row, value and remedy.
     """
     template = replace(smallest(problem), matrices=matrices) if isinstance(problem, str) else problem
     declared = template.columns
-    given = {key: columns[key] for key in getattr(columns, "columns", columns) if columns[key] is not None}
+    given = given_columns(columns)
     if template.matrices and "distances" in given and not {"x", "y"} & given.keys():
         lengths = numbers(DISTANCES, "distances", given["distances"])
         given |= dict(zip("xy", embedding(lengths).T, strict=True))
@@ -118,6 +119,19 @@ def from_columns(
     return OwnInstance(name, rules, instance, rules.instance_type(**exact), table, scale)
 
 
+def given_columns(table: Any) -> dict[str, Any]:
+    """Return the columns of a mapping or table by name, without those that are None.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    names = getattr(table, "columns", table)
+    if names is table and not isinstance(table, Mapping):
+        told = "expected columns by name, as in {'x': x, 'y': y}, or a table of pandas or polars"
+        raise TypeError(f"columns: {told}, got {type(table).__name__}")
+    return {key: table[key] for key in names if table[key] is not None}
+
+
 def smallest(problem: str) -> AnyProblem:
     """Return a problem with the fewest nodes.
 
@@ -146,10 +160,12 @@ def check_names(problem: str, declared: Sequence[Column], given: Mapping[str, An
     """
     required = [key for column in declared if column.required for key in column.keys]
     known = [key for column in declared for key in column.keys]
-    extra = sorted(given.keys() - set(known))
+    extra = sorted(map(str, given.keys() - set(known)))
     if missing := [key for key in required if key not in given]:
         unknown = f", {', '.join(extra)} unknown" if extra else ""
-        raise ValueError(f"{problem} needs {', '.join(required)}; {', '.join(missing)} missing{unknown}")
+        alone = missing == ["x", "y"] and "distances" in given
+        remedy = "; for a matrix alone, take ATSP, or matrices=True" if alone else ""
+        raise ValueError(f"{problem} needs {', '.join(required)}; {', '.join(missing)} missing{unknown}{remedy}")
     if extra:
         raise ValueError(f"{problem} has no {', '.join(extra)}; it takes {', '.join(known)}")
 
@@ -227,7 +243,8 @@ def check_values(column: Column, values: Mapping[str, FloatArray], num_nodes: in
     elif column.kind == "node":
         expected, bad = f"the number of a row, 0 to {num_nodes - 1}", (given % 1 != 0) | (given >= num_nodes)
     elif column.integer:
-        expected = "an integer: choose a smaller unit, so that sums are exact"
+        remedy = ": choose a smaller unit, so that sums are exact" * (column.kind == "amount")
+        expected = f"an integer{remedy}"
         bad = (given % 1 != 0) | (given > MAX_INTEGER)
     if bad.any():
         first = int(bad.argmax())

@@ -137,8 +137,8 @@ def check_fleet(rules: AnyProblem, names: Collection[str], fleet: Fleet) -> None
     if fleet.open not in (None, rules.open_routes):
         told = "stay at their last stop" if rules.open_routes else "return to the depot"
         raise InvalidInput(
-            f"{fleet.place}, column open: found {fleet.open}, and vehicles of {rules.name} {told}; leave out the problem "
-            "or the column"
+            f"{fleet.place}, column open: found {fleet.open}, and vehicles of {rules.name} {told}; leave out the "
+            "problem or the column"
         )
     plain = rules.plain_routes and rules.has_depot
     if (fleet.differs and not plain) or (fleet.has_hours and not rules.plain_routes):

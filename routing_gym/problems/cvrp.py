@@ -46,7 +46,9 @@ InstanceT = TypeVar("InstanceT", bound="CVRPInstance")
 StateT = TypeVar("StateT")
 WholeStateT = TypeVar("WholeStateT", bound="CVRPState")
 DEMAND = Column("demand", "demand of each customer", "amount", integer=True, also=("delivery",))
-CAPACITY = Column("capacity", "capacity of a vehicle", "amount", per="instance", integer=True)
+CAPACITY = Column(
+    "capacity", "capacity of a vehicle, the largest if they differ", "amount", per="instance", integer=True
+)
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
     minimises_longest: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
         COORDS,
-        Column("num_salesmen", "number of salesmen", "amount", per="instance", integer=True),
+        Column("num_salesmen", "number of salesmen", "count", per="instance", integer=True),
         DISTANCES,
     )
     observations: ClassVar[Observations] = Observations(

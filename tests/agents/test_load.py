@@ -51,6 +51,36 @@ def test_cvrp_with_exact_capacity(models):
     assert solution.tour in ([0, 1, 0, 2, 0], [0, 2, 0, 1, 0])
 
 
+@pytest.mark.parametrize("library", [None, "pandas", "polars"])
+def test_a_table_has_the_columns_by_name(models, library):
+    table = dict(zip("xy", np.array(LINE).T, strict=True)) | {"demand": [0, 2, 3]}
+    if library:
+        table = pytest.importorskip(library).DataFrame(table)
+    assert models["CVRP"].solve(table, capacity=4).cost == pytest.approx(1800)
+    with pytest.raises(ValueError, match="^demand: in the table and an argument, too; leave one of them out"):
+        models["CVRP"].solve(table, demand=[0, 1, 1], capacity=4)
+    with pytest.raises(ValueError, match="TSP has no demand; it takes x, y"):
+        models["TSP"].solve(table)
+    with pytest.raises(ValueError, match="TSP needs x, y; x, y missing, lat, lon unknown"):
+        models["TSP"].solve({"lat": [60, 60, 61], "lon": [10, 12, 10]})
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("VRPTW", {"ready_time": 4, "due_time": 4, "service_time": 4}),  # the network sees a quarter of all lengths
+        ("OP", {"prize": 10}),
+    ],
+)
+def test_costs_of_a_batch_are_those_of_its_instances(name, changes):
+    problem = make_problem(name, 10)
+    drawn = problem.generate(np.random.default_rng(0), 3)
+    instance = replace(drawn, **{field: by * getattr(drawn, field) for field, by in changes.items()})
+    found = routing_agents.load(f"{name}-20").solve_batch(problem, instance)
+    expected = problem.objective(instance, found.actions.numpy())
+    torch.testing.assert_close(found.cost, torch.from_numpy(expected).float())
+
+
 def test_op_and_pctsp_in_own_units(models):
     """OP: 700 reach the first node and back, prize 40. PCTSP: both prizes, 1,200; one, 600 and a penalty of 9."""
     assert models["OP"].solve(LINE, prize=[0, 40, 100], max_length=700).cost == 40

@@ -35,6 +35,30 @@ def test_tables_of_other_libraries(library):
     assert from_columns("TSP", table).cost(np.array([0, 1])) == pytest.approx(10)
 
 
+def test_a_matrix_of_points_is_no_table():
+    for points in (np.zeros((3, 2)), [[0, 0], [1, 1]]):
+        with pytest.raises(TypeError, match=f"^columns: expected columns by name, .*, got {type(points).__name__}"):
+            from_columns("TSP", points)
+
+
+def test_a_matrix_alone():
+    with pytest.raises(ValueError, match="TSP needs x, y; x, y missing; for a matrix alone, take ATSP, or matrices="):
+        from_columns("TSP", {"distances": [[0, 1], [1, 0]]})
+
+
+def test_counts_have_no_unit():
+    with pytest.raises(ValueError, match="num_salesmen is 1.5; expected an integer$"):
+        from_columns("MTSP", {"x": [0, 1, 2], "y": [0, 1, 0], "num_salesmen": 1.5})
+
+
+def test_the_largest_of_different_vehicles():
+    """Its capacity is that of the instance; the message does not take the instance for a row of the table."""
+    table = {"x": [0, 0, 1], "y": [0, 0, 1], "depot": [1, 1, 0], "demand": [0, 0, 5], "vehicle_capacity": [5, 15, 0]}
+    costs = {"fixed_cost": [0, 0, 0], "cost_per_length": [1, 1, 0]}
+    with pytest.raises(InvalidInstance, match="^capacity: found 20; expected 15, the capacity of the largest vehicle"):
+        from_columns("HFVRP", table | costs | {"capacity": 20})
+
+
 def test_two_columns_need_no_names(tmp_path):
     (tmp_path / "own.csv").write_text("1,2\n3,4\n")
     assert read_csv(tmp_path / "own.csv")[0]["y"].tolist() == [2, 4]

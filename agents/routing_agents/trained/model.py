@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from routing_agents.search.large_neighbourhood import Improved, Report, improve,
 from routing_agents.search.neighbourhood import Legs
 from routing_gym import render
 from routing_gym.arrays import IntArray, any_array, batch_size, cast_instance, to_backend, to_numpy
-from routing_gym.data.own import OwnInstance, as_floats, from_columns
+from routing_gym.data.own import OwnInstance, as_floats, from_columns, given_columns
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import checked_instance
 from routing_gym.render.figure import png
@@ -103,8 +103,9 @@ class TrainedModel:
         """Solve one instance, in your own units.
 
         Args:
-            coords: Coordinates (A, 2), as an array, a list, or two columns of a DataFrame. Row 0 is the depot, if the
-                problem has one. Or one instance of the problem, such as `TSPInstance`, in its unit square.
+            coords: Coordinates (A, 2), as an array or a list. Row 0 is the depot, if the problem has one. Or a table,
+                such as a DataFrame or a dictionary, with the columns x and y, and others of the problem. Or one
+                instance of the problem, such as `TSPInstance`, in its unit square.
             decoding: Decoding strategy. "greedy": one greedy tour. "starts": greedy tours from up to 128 first nodes
                 or, if the first node matters, 128 sampled tours, under the eight symmetries of the square; for
                 stochastic problems one greedy tour. "sampling": 128 sampled tours under these symmetries. "beam":
@@ -117,12 +118,18 @@ class TrainedModel:
                 was trained with `matrices` also solves `distances` without coordinates.
 
         Raises:
-            ValueError: A column is missing, unknown, or holds an invalid value; the message has row, value and remedy.
+            ValueError: A column is missing, unknown, given twice, or holds an invalid value; the message has row, value
+                and remedy.
         """
         given = {key: value for key, value in columns.items() if value is not None}
         if isinstance(coords, self.problem.instance_type):
             return self.solve_instance(coords, given, decoding, seed)
-        if coords is not None:
+        if isinstance(coords, Mapping) or any(isinstance(name, str) for name in getattr(coords, "columns", ())):
+            table = given_columns(coords)
+            if twice := sorted(table.keys() & given.keys()):
+                raise ValueError(f"{', '.join(twice)}: in the table and an argument, too; leave one of them out")
+            given |= table
+        elif coords is not None:
             points = as_floats("coords", coords)
             if points.ndim != 2 or points.shape[1] != 2:
                 raise ValueError(f"coords has shape {points.shape}; expected (nodes, 2): x and y of each node")
@@ -193,7 +200,7 @@ class TrainedModel:
             progress: Function that is called with the number of instances done.
 
         Returns:
-            Actions (B, T); their costs are those of `problem.rescale(instance)`.
+            Actions (B, T) and their costs (B,).
 
         Raises:
             ValueError: The network was not trained on the problem, the problem does not allow the decoding, or the seed
@@ -204,18 +211,24 @@ class TrainedModel:
         """
         self.check(problem)
         instance = checked_instance(problem, instance)
-        decoding, problem = choose_decoding(decoding, problem), self.as_read(problem)
+        decoding, as_read = choose_decoding(decoding, problem), self.as_read(problem)
         check_seed(seed)
         device = next(self.network.parameters()).device
-        instance = to_backend(problem.rescale(instance), "torch", str(device))
+        rescaled = as_read.rescale(instance)
+        on_device = to_backend(rescaled, "torch", str(device))
         generator = torch.Generator(device).manual_seed(int(seed))
         if isinstance(decoding, Beam):
             assert isinstance(self.network, AttentionModel)  # pointer networks have a class of their own
             widths = decoding.width, decoding.expansion
-            return simulation_guided_search(
-                self.network, problem, instance, *widths, tours_at_once, progress, decoding.symmetries
+            found = simulation_guided_search(
+                self.network, as_read, on_device, *widths, tours_at_once, progress, decoding.symmetries
             )
-        return solve(self.network, problem, instance, decoding, generator, tours_at_once, progress)
+        else:
+            found = solve(self.network, as_read, on_device, decoding, generator, tours_at_once, progress)
+        if rescaled is instance:
+            return found
+        cost = problem.objective(to_backend(instance, "numpy"), to_numpy(found.actions))
+        return replace(found, cost=torch.as_tensor(cost, dtype=found.cost.dtype, device=device))
 
     def improve(
         self,

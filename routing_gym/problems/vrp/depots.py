@@ -83,7 +83,7 @@ class Fleet(Depots):
         Column(
             "num_vehicles",
             "number of these vehicles, each for one route; without the column, any number",
-            "amount",
+            "count",
             required=False,
             integer=True,
             at_depot=True,
@@ -131,8 +131,8 @@ class Fleet(Depots):
         if (largest != instance.capacity).any():
             row = int(np.argmax(largest != instance.capacity))
             raise InvalidInstance(
-                f"capacity: row {row} has {instance.capacity[row]}, and the largest of its vehicles "
-                f"{largest[row]}; give the largest"
+                f"capacity: row {row}, found {instance.capacity[row]}; expected {largest[row]}, the capacity of the "
+                "largest vehicle"
             )
         if instance.num_vehicles is not None and not instance.num_vehicles[:, :first].any(axis=1).all():
             row = int(np.argmin(instance.num_vehicles[:, :first].any(axis=1)))
