@@ -227,7 +227,7 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
     """Return a function that converts one array to a backend, see `to_backend`. It copies only if necessary."""
     if backend == "numpy":
         if device is not None:
-            raise ValueError(f'device={device!r} needs backend="torch" or "jax"; NumPy arrays live on the CPU')
+            raise ValueError(f"device={device!r}: NumPy arrays live on the CPU; leave it out, or take another backend")
         return to_numpy
     if backend not in BACKENDS:
         raise ValueError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")

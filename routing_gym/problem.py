@@ -322,12 +322,15 @@ def check_draw(rng: np.random.Generator, batch_size: int) -> None:
 
     Raises:
         TypeError: An argument has another type.
+        ValueError: The number of instances is negative.
     """
     example = "as in generate(np.random.default_rng(0), 64)"
     if not isinstance(rng, np.random.Generator):
         raise TypeError(f"generate: rng must be a numpy.random.Generator, got {rng!r}; {example}")
     if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
         raise TypeError(f"generate: batch_size must be an integer, got {batch_size!r}; {example}")
+    if batch_size < 0:
+        raise ValueError(f"generate: batch_size must not be negative, got {batch_size}; {example}")
 
 
 AnyProblem: TypeAlias = Problem[Any, Any]  # where the types of instance and state do not matter

@@ -44,7 +44,8 @@ def rollout(
     Args:
         problem: Problem of the instances.
         instance: B instances, on any backend.
-        policy: Function that returns a legal action per row, int64 (B,); only the shape is checked here.
+        policy: Function that returns a legal action per row, int64 (B,). Only the shape is checked here; the cost of a
+            row with an illegal action is meaningless. `Problem.objective` checks whole tours.
         record: Whether to return the observations of the policy as `Rollout.observations`.
         state: B states to start from; by default the initial ones.
         max_steps: Number of steps within which every row ends, at least 1; by default the problem's horizon.

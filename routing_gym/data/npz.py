@@ -15,7 +15,7 @@ import numpy as np
 
 from routing_gym.arrays import Array, batch_size, cast_instance
 from routing_gym.files import InvalidFile, check_length, found, read_bytes, write_atomically
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, Problem
 from routing_gym.problems import PROBLEMS, make_problem
 
 HEADER = "problem"  # name of the member that holds the JSON
@@ -33,9 +33,12 @@ def save_npz(path: str | Path, problem: AnyProblem, instance: Any) -> None:
 
     Raises:
         InvalidInstance: The instance does not fit the problem.
+        TypeError: The problem is none.
         ValueError: The problem is not in the registry, or the file is too large to be read back.
         OSError: The file cannot be written.
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem: expected a Problem such as TSP(50), got {type(problem).__name__}")
     if PROBLEMS.get(problem.name) is not type(problem):
         raise ValueError(f"{type(problem).__name__} is not in the registry of problems and could not be read back")
     instance = cast_instance(instance)

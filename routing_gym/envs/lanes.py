@@ -44,10 +44,12 @@ class LaneArrays:
         """Set `move` and `xp` of the backend.
 
         Raises:
-            ValueError: The backend is JAX, whose arrays cannot be written to, or the backend or device does not exist.
+            ValueError: The backend is neither NumPy nor torch, or the device does not exist. JAX's arrays cannot be
+                written to.
         """
-        if self.backend == "jax":
-            raise ValueError('backend="jax": environments write to their arrays; use routing_gym.integrations.jax')
+        if self.backend not in ("numpy", "torch"):
+            remedy = "choose numpy or torch" + "; for JAX, use routing_gym.integrations.jax" * (self.backend == "jax")
+            raise ValueError(f"backend={self.backend!r}: environments write to their arrays; {remedy}")
         self.move = converter(self.backend, self.device)
         self.xp = array_namespace(self.move(np.zeros(0)))
 

@@ -111,7 +111,7 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False)
         columns = {header_key(str(key)): [value] for key, value in vehicles.items() if value is not None}
         table = Table("vehicles", columns)
     else:
-        table = read_table(vehicles, "vehicles")
+        table = read_table(vehicles, "vehicles", "a whole number of vehicles")
     if unknown := [key for key in table.columns if key not in known]:
         near = get_close_matches(unknown[0], known, 1)
         meant = f"; did you mean {near[0]}? Vehicles" if near else "; vehicles"

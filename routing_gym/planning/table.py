@@ -49,13 +49,14 @@ class Table:
         return InvalidInput(printable(f"{self.place(row)}, column {column}: found {show(cell)}; {reason}"))
 
 
-def read_table(value: Any, name: str) -> Table:
+def read_table(value: Any, name: str, expected: str = "an array (rows, 2) of x and y") -> Table:
     """Read a table.
 
     Args:
         value: Path of a CSV file; a DataFrame of pandas or polars, or a PyArrow table; a mapping from names to columns;
             a sequence of mappings, one a row; or an array (A, 2) of x and y.
         name: Name of the argument, for messages.
+        expected: What the argument may be besides a table, for messages.
 
     Raises:
         InvalidInput: The value is none of these, or its columns have different lengths, or the table is empty.
@@ -64,7 +65,7 @@ def read_table(value: Any, name: str) -> Table:
     """
     if isinstance(value, str | Path):
         return table_of(Path(value), read_csv_file(Path(value)))
-    columns = columns_of_any(value, name)
+    columns = columns_of_any(value, name, expected)
     made: dict[str, list[Any]] = {}
     for header, cells in columns:
         key = header_key(header)
@@ -84,7 +85,7 @@ def table_of(path: Path, file: CsvFile) -> Table:
     return Table(printable(path.name), {**file.columns}, file.lines, file.decimals)
 
 
-def columns_of_any(value: Any, name: str) -> list[tuple[str, list[Any]]]:
+def columns_of_any(value: Any, name: str, expected: str) -> list[tuple[str, list[Any]]]:
     """Return the headers and cells of a table that is not a file; no library is imported for it.
 
     Raises:
@@ -115,8 +116,8 @@ def columns_of_any(value: Any, name: str) -> list[tuple[str, list[Any]]]:
     if points.ndim != 2 or points.shape[1] != 2:
         shape = f"an array of shape {points.shape}" if points.ndim and points.size else type(value).__name__
         raise InvalidInput(
-            f"{name}: found {shape}; expected the path of a CSV file, a DataFrame, a dictionary of columns, or an "
-            "array (rows, 2) of x and y"
+            f"{name}: found {shape}; expected the path of a CSV file, a DataFrame, a dictionary of columns, or "
+            f"{expected}"
         )
     return [("x", points[:, 0].tolist()), ("y", points[:, 1].tolist())]
 

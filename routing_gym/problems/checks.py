@@ -87,16 +87,16 @@ def check_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def check_integer(name: str, value: Any, minimum: int) -> int:
+def check_integer(name: str, value: Any, minimum: int, maximum: int = MOST) -> int:
     """Return an argument as a Python integer.
 
     Raises:
-        ValueError: The argument is not an integer, less than the minimum, or above 2**31 - 1.
+        ValueError: The argument is not an integer, less than the minimum, or above the maximum, by default 2**31 - 1.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
-    if value > MOST:
-        raise ValueError(f"{name} must be at most {MOST}, got {value}")
+    if value > maximum:
+        raise ValueError(f"{name} must be at most {maximum}, got {value}")
     return int(value)
 
 

@@ -238,5 +238,5 @@ def test_numbers_of_a_problem_without_an_option(tmp_path, monkeypatch):
 def test_archives_are_read_by_another_function(tmp_path):
     problem = make_problem("TSP", 5)
     data.save_npz(tmp_path / "five.npz", problem, problem.generate(np.random.default_rng(0), 2))
-    with pytest.raises(data.UnsupportedFile, match="archives of instances are read by `routing_gym.data.load_npz`"):
+    with pytest.raises(data.UnsupportedFile, match=".npz files are read by `routing_gym.data.load_npz`"):
         data.read_instance(tmp_path / "five.npz")

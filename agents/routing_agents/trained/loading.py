@@ -83,8 +83,11 @@ def find_checkpoint(name: str | Path, *, matrices: bool = False) -> tuple[Path, 
         matrices: See `load`.
 
     Raises:
+        TypeError: The name is neither a text nor a path.
         ValueError: The name is none of these.
     """
+    if not isinstance(name, str | Path):
+        raise TypeError(f"name: expected a problem and a size such as 'TSP-50', or a path; got {name!r}")
     match = re.fullmatch(r"(\w+)-([1-9]\d{0,6})", str(name))
     if match is not None and match[1] in PROBLEMS and not Path(name).exists():
         return find_weights(match[1], int(match[2]), matrices=matrices), match[1]

@@ -47,6 +47,7 @@ from routing_gym.files import InvalidFile, UnsupportedFile, found, printable, re
 from routing_gym.problems import ATSP, CVRP, OP, TSP, TSPFE, ATSPInstance, CVRPInstance, TSPFEInstance, TSPInstance
 
 MAX_NODES = 10_000  # the distance matrix takes 4 bytes per pair of nodes: 0.4 GB
+READERS = {".npz": "load_npz", ".csv": "read_csv", ".pkl": "load_pickle"}  # of files that are no text of this format
 MIN_EXTENT = 1e-9  # minimum extent of coordinates that are not all equal; keeps scaled distances finite
 
 
@@ -120,8 +121,8 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
         OSError: The file cannot be opened.
     """
     path = Path(path)
-    if path.suffix.lower() == ".npz":
-        raise UnsupportedFile(path, None, "archives of instances are read by `routing_gym.data.load_npz`")
+    if reader := READERS.get(path.suffix.lower()):
+        raise UnsupportedFile(path, None, f"{path.suffix} files are read by `routing_gym.data.{reader}`")
     matrix_bytes = 13 * min(max_nodes, MAX_MATRIX_NODES) ** 2  # numbers of at most 12 digits
     lines = read_lines(path, max_file_bytes(max_nodes) + matrix_bytes)
     document = solomon_document(path, lines) if is_solomon(lines) else parse_lines(path, lines, GRAMMAR)

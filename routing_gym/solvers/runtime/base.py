@@ -150,12 +150,13 @@ class Solver(ABC):
             first_row: Index of the first instance in a larger batch whose other rows are solved elsewhere.
 
         Raises:
-            ValueError: The solver does not support the problem or these instances, or the cluster cannot be used.
+            ValueError: The solver does not support the problem or these instances, the cluster cannot be used, or the
+                seed is negative.
             TypeError: The instances are those of another problem.
             InvalidInstance: The instances are malformed.
             ImportError: A package is missing; the message names the extra to install.
         """
-        num_workers = check_integer("num_workers", num_workers, 0)
+        num_workers, seed = check_integer("num_workers", num_workers, 0), check_integer("seed", seed, 0, 2**63 - 1)
         self.check(problem)
         instance = checked_instance(problem, instance)
         if self.needs_symmetry and not problem.asymmetric:
