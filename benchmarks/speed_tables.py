@@ -187,12 +187,13 @@ def short_speed(env: Figures, peers: Figures, training: Figures, avx2: Figures) 
     """Return our speed and that of other libraries, for the README; `avx2` was measured on one core."""
     rows = {(row["problem"], row["lanes"], row["kind"], row["backend"], row["copy"]): row for row in env["rows"]}
     sync, native = (rows["TSP-50", 1024, kind, "numpy", True]["steps_per_second"] for kind in ("sync", "native"))
-    cells = (rate(native), "SyncVectorEnv", rate(sync), times(native / sync), machine(env))
-    lines = [("environment steps/s, 1,024 lanes", *cells)]
+    compared = "SyncVectorEnv of our single environment"
+    cells = (rate(native), compared, rate(sync), times(native / sync), machine(env))
+    lines = [("steps/s of the vector environment, 1,024 lanes", *cells)]
     for lanes in (1024, 64):
-        for peer, label in ((RL4CO, "rl4co"), (JUMANJI, "Jumanji")):
+        for peer, label, way in ((RL4CO, "rl4co", "`rollout`"), (JUMANJI, "Jumanji", "the vector environment")):
             ours, _, best = peer_rates(peers)["TSP-50", lanes][peer]
-            what = f"steps/s of a whole loop, {lanes:,} lanes"
+            what = f"steps/s of {way}, {lanes:,} lanes"
             lines.append((what, rate(ours), label, rate(best), times(ours / best), machine(peers)))
     for figures, cores, where in ((training, "2 cores", machine(training)), (avx2, "1 core", f"{machine(avx2)}, AVX2")):
         for task, what in (("rollout", "training"), ("greedy", "greedy decoding")):

@@ -56,7 +56,7 @@ def read_table(value: Any, name: str, expected: str = "an array (rows, 2) of x a
         value: Path of a CSV file; a DataFrame of pandas or polars, or a PyArrow table; a mapping from names to columns;
             a sequence of mappings, one a row; or an array (A, 2) of x and y.
         name: Name of the argument, for messages.
-        expected: What the argument may be besides a table, for messages.
+        expected: Other kind of value that the argument may have, for messages.
 
     Raises:
         InvalidInput: The value is none of these, or its columns have different lengths, or the table is empty.

@@ -35,7 +35,7 @@ class SDVRPState:
 class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
     """Split-delivery vehicle routing with `num_nodes` customers; action 0 returns to the depot.
 
-    The episode ends at the depot: with action 0 after the last delivery.
+    The episode ends at the depot: with action 0 after the last delivery. No demand exceeds the capacity.
 
     Raises:
         ValueError: There is no customer, or the capacity is below the largest generated demand (9).
