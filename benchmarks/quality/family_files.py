@@ -29,11 +29,11 @@ from routing_agents.terminal import command_line
 from routing_agents.trained import choose_decoding, find_weights
 from routing_gym import data
 from routing_gym.arrays import IntArray
-from routing_gym.planning.external import solve_pyvrp
 from routing_gym.planning.fitting import fit
 from routing_gym.planning.from_instance import actions_of, task_of_file
 from routing_gym.planning.routes import Rules
 from routing_gym.problems.matrices import has_matrices
+from routing_gym.solvers.external.plans import solve_pyvrp
 
 
 @dataclass(frozen=True)

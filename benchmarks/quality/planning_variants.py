@@ -25,9 +25,9 @@ from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_gym.data.own import columns_of
 from routing_gym.planning import Task, read_task
-from routing_gym.planning.external import strongest
 from routing_gym.problems import make_problem
 from routing_gym.problems.vrp import ORIGINAL
+from routing_gym.solvers.external.plans import strongest
 
 VARIANTS = (*ORIGINAL, "PDVRP", "PDVRPTW")
 

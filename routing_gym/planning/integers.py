@@ -6,7 +6,7 @@ import numpy as np
 
 from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.planning.task import Task
-from routing_gym.solvers.runtime.base import unit_of
+from routing_gym.problems.geometry import unit_of
 
 COST_SCALE = 4e4  # integers in the cost of the longest edge, so that costs and prices of stops can be distinguished
 LEAST_SCALE = 400.0  # least number of these for the cheapest vehicle, as long as the dearest has at most MOST_SCALE

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, any_array, euclidean, gather
+from routing_gym.arrays import Array, FloatArray, any_array, euclidean, gather
 from routing_gym.problem import AnyProblem
 
 LONG = 20.0  # times the median: longer edges of a matrix are very long
@@ -93,6 +93,11 @@ def all_durations(instance: Any) -> Array:
     """Return the edge durations between all nodes: float32 (B, A, A). Without `durations`, the speed is 1."""
     durations = getattr(instance, "durations", None)
     return all_lengths(instance) if durations is None else durations
+
+
+def unit_of(distances: FloatArray) -> float:
+    """Return the largest power of two up to the longest distance, as length unit for packages that take integers."""
+    return float(2.0 ** np.floor(np.log2(distances.max()))) if distances.any() else 1.0
 
 
 MATRICES = {"distances": all_lengths, "durations": all_durations}  # values that None in a field stands for

@@ -14,7 +14,6 @@ from routing_agents.planning.policy import LARGE, policy_tours
 from routing_agents.planning.replanning import Beginning, read_beginning
 from routing_agents.terminal import STOPPED
 from routing_agents.trained import TrainedModel
-from routing_gym.planning import external
 from routing_gym.planning.fitting import fit
 from routing_gym.planning.instances import omitted, plain_instance, routes_in
 from routing_gym.planning.plan import Plan, plan_of
@@ -24,6 +23,7 @@ from routing_gym.planning.search import Found, Search
 from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Minimise, Task
 from routing_gym.solvers import SOLVERS
+from routing_gym.solvers.external import plans
 
 OWN = ("auto", "trained", "search")  # solvers of this module, besides those of `SOLVERS`
 Progress = Callable[[str], None]
@@ -199,7 +199,7 @@ def run_each(
         return trained(rules, seconds, seed, beginning, told, solver)
     if solver != "auto":
         return [classical(rules, solver, seconds, seed, told)]
-    rival = external.strongest(rules.task)
+    rival = plans.strongest(rules.task)
     missing = 'no classical solver is installed to compare with: pip install ".[solvers]"'
     notes: tuple[str, ...] = () if rival else (missing,)
     share = policy_share(rules.task, rival) * seconds
@@ -276,11 +276,11 @@ def classical(rules: Rules, name: str, seconds: float, seed: int, told: Progress
         ValueError: The solver does not support the problem, or found no plan.
     """
     told(f"{name}: {seconds:g} s")
-    if name in external.SOLVERS:
-        with external.stop_request() as stop:
-            routes = external.SOLVERS[name](rules.task, seconds, seed, stop.is_set)
+    if name in plans.SOLVERS:
+        with plans.stop_request() as stop:
+            routes = plans.SOLVERS[name](rules.task, seconds, seed, stop.is_set)
         notes: tuple[str, ...] = (STOPPED,) if stop.is_set() else ()
-        if name == "pyvrp" and external.minimises_km(rules.task):
+        if name == "pyvrp" and plans.minimises_km(rules.task):
             notes += ("pyvrp minimised km instead of minutes, since km are limited, too; choose search",)
         return candidate(rules, name, routes, notes)
     own, rows = plain_instance(rules)

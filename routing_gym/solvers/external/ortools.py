@@ -11,10 +11,11 @@ import numpy as np
 from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
+from routing_gym.problems.geometry import unit_of
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.problems.tspfe import from_fixed_edge, with_fixed_edges
 from routing_gym.solvers.constructive.nearest_neighbour import NearestNeighbour
-from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, TimedOut, distance_matrix, unit_of
+from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, TimedOut, distance_matrix
 
 SCALE = 1e6  # OR-Tools takes integers; all lengths are counted in `unit_of`
 PRIZE_SCALE = 1e9  # finer, so that prizes that are just enough remain so when rounded down

@@ -12,13 +12,14 @@ import numpy as np
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import check_integer
+from routing_gym.problems.geometry import unit_of
 from routing_gym.problems.mtsp import MTSP
 from routing_gym.problems.op import OP, legal_tour, length_limit
 from routing_gym.problems.pdp import PDP
 from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation
 from routing_gym.solvers.external.pyvrp_shared import largest_penalty, one_depot, search, split_pairs, visits_of
-from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matrix, join_trips, unit_of
+from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matrix, join_trips
 
 LENGTH_SCALE = 1e6  # scale of PDP's lengths, which have no limit whose penalties could be too small
 PRIZE_SCALE = 1e6  # scale of the largest prize: a hundredth of it is worth 1e4, a detour of length 1

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.problem import join_routes
 from routing_gym.problems.checks import TOLERANCE
+from routing_gym.problems.geometry import unit_of
 from routing_gym.solvers.external.pyvrp_shared import Pairs, split_pairs, visits_of
-from routing_gym.solvers.runtime.base import distance_matrix, unit_of
+from routing_gym.solvers.runtime.base import distance_matrix
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; with 1e6, its default penalties lead to infeasible tours
 TIME_SCALE = 1e6  # times are rounded up and windows inwards, so that every tour found is in time

@@ -317,11 +317,6 @@ def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], 
     return Solution.score(problem, instance, actions, seconds, [result.status for result in in_order], is_bound)
 
 
-def unit_of(distances: FloatArray) -> float:
-    """Return the largest power of two up to the longest distance, as length unit for packages that take integers."""
-    return float(2.0 ** np.floor(np.log2(distances.max()))) if distances.any() else 1.0
-
-
 def distance_matrix(instance: Any) -> FloatArray:
     """Return all distances in the instance's metric, rounded to float32 like in `step`: float64 (B, A, A)."""
     if instance.distances is not None:

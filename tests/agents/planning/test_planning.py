@@ -20,8 +20,9 @@ from routing_agents.planning import planner
 from routing_agents.planning.command import fixed_of
 from routing_agents.terminal import STOPPED
 from routing_gym.files import InvalidFile
-from routing_gym.planning import InvalidInput, external, read_task
+from routing_gym.planning import InvalidInput, read_task
 from routing_gym.solvers import ExactMIP, TimedOut
+from routing_gym.solvers.external import plans
 
 RNG = np.random.default_rng(4)
 COORDS = RNG.uniform(0, 10, (11, 2))  # km
@@ -383,7 +384,7 @@ def ctrl_c():
 
 
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("solver", external.SOLVERS)
+@pytest.mark.parametrize("solver", plans.SOLVERS)
 def test_ctrl_c_keeps_what_a_classical_solver_found(solver):
     timer = Timer(1.0, _thread.interrupt_main)
 
@@ -406,7 +407,7 @@ def test_a_second_ctrl_c_discards_it(monkeypatch):
         assert any(stop() for _ in range(10**8))
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(external.SOLVERS, "pyvrp", solve)
+    monkeypatch.setitem(plans.SOLVERS, "pyvrp", solve)
     plan = routing_agents.solve(STOPS, vehicles=FLEET, seconds=0.2)
     assert f"{STOPPED}; what pyvrp found is discarded" in plan.notes
 
@@ -425,7 +426,7 @@ def test_a_late_plan_says_so(monkeypatch):
         return [list(range(1, 11))]
 
     monkeypatch.setattr(planner, "time", SimpleNamespace(perf_counter=lambda: clock.now))
-    monkeypatch.setitem(external.SOLVERS, "pyvrp", solve)
+    monkeypatch.setitem(plans.SOLVERS, "pyvrp", solve)
     (note,) = routing_agents.solve(STOPS, vehicles=FLEET, solver="pyvrp", seconds=6).notes
     assert note.startswith("the solvers took 12 s instead of 6: with 11 rows, preparing the solvers")
     assert not routing_agents.solve(STOPS, vehicles=FLEET, solver="pyvrp", seconds=8).notes

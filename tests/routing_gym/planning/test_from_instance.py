@@ -10,7 +10,6 @@ import pytest
 
 from helpers import DEPOTS_TEXT, EXPLICIT_TEXT, FLEET_TEXT, PAIRS_TEXT, PRIZES_TEXT, SHARED, SITES_TEXT, VRPB_TEXT
 from routing_gym import data
-from routing_gym.planning import external
 from routing_gym.planning.from_instance import actions_of, stops_of, task_of, task_of_file
 from routing_gym.planning.insertion import best_place
 from routing_gym.planning.routes import Rules
@@ -18,6 +17,7 @@ from routing_gym.planning.search import Search
 from routing_gym.planning.task import Task
 from routing_gym.problems import make_problem
 from routing_gym.problems.vrp.attributes import COMBINATIONS
+from routing_gym.solvers.external import plans
 
 NAMES = np.random.default_rng(4).choice(sorted(COMBINATIONS), 24, replace=False).tolist()
 
@@ -43,11 +43,11 @@ def read(folder, text) -> tuple[data.FileInstance, Task]:
     return file, task_of_file(file)
 
 
-@pytest.mark.parametrize("solver", external.SOLVERS)
+@pytest.mark.parametrize("solver", plans.SOLVERS)
 def test_classical_solvers_serve_backhauls_after_a_delivery(solver, tmp_path):
     pytest.importorskip(solver)
     _, task = read(tmp_path, VRPB_TEXT)
-    assert external.SOLVERS[solver](task, 0.2, 1) == [[1, 2]]
+    assert plans.SOLVERS[solver](task, 0.2, 1) == [[1, 2]]
 
 
 TEXTS = {
@@ -76,14 +76,14 @@ def test_files_are_solved_in_their_own_integers(text, best, tmp_path):
         assert cost == best
 
 
-@pytest.mark.parametrize("solver", external.SOLVERS)
+@pytest.mark.parametrize("solver", plans.SOLVERS)
 @pytest.mark.parametrize("minutes", [10, 9.9])
 def test_classical_solvers_keep_durations(solver, minutes, tmp_path):
     """The second vehicle needs 4 + 2 + 4 for its stop, which is left out if it may not be away for so long."""
     pytest.importorskip(solver)
     _, task = read(tmp_path, DEPOTS_TEXT.replace("VEHICLES_MAX_DURATION : 10\n", ""))
     task = replace(task, types=tuple(replace(kind, max_minutes=1000.0 * minutes) for kind in task.types))
-    routes = external.SOLVERS[solver](task, 0.2, 1)
+    routes = plans.SOLVERS[solver](task, 0.2, 1)
     assert sorted(filter(None, routes)) == ([[2], [3]] if minutes == 10 else [[2]])
 
 

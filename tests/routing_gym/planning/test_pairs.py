@@ -9,13 +9,14 @@ import pytest
 
 import routing_agents
 from routing_agents.planning.planner import solve_task
-from routing_gym.planning import InvalidInput, external, read_task
+from routing_gym.planning import InvalidInput, read_task
 from routing_gym.planning.fitting import fit
 from routing_gym.planning.insertion import best_place
 from routing_gym.planning.instances import plain_instance
 from routing_gym.planning.plan import plan_of
 from routing_gym.planning.routes import Rules
 from routing_gym.planning.search import Search
+from routing_gym.solvers.external import plans
 
 POINTS = np.random.default_rng(8).uniform(0, 10, (8, 2))
 WAYS = np.linalg.norm(POINTS[:, None] - POINTS[None], axis=-1)
@@ -92,7 +93,7 @@ def test_the_cheapest_plan(solver, columns):
         trips, absent = found.routes, found.absent
     else:
         pytest.importorskip(solver)
-        routes, absent = fit(Rules(task), external.SOLVERS[solver](task, 0.5, 1))
+        routes, absent = fit(Rules(task), plans.SOLVERS[solver](task, 0.5, 1))
         trips = Rules(task).by_vehicle(routes)
     plan = plan_of(Rules(task), trips, absent, solver)
     assert not plan.unserved

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import routing_agents
-from routing_gym.planning import InvalidInput, external, read_task
+from routing_gym.planning import InvalidInput, read_task
 from routing_gym.planning.fitting import fit
 from routing_gym.planning.insertion import best_place
 from routing_gym.planning.plan import plan_of
 from routing_gym.planning.recombine import Pool
 from routing_gym.planning.routes import Rules
 from routing_gym.planning.search import Search
+from routing_gym.solvers.external import plans
 
 RNG = np.random.default_rng(8)
 POINTS = RNG.uniform(0, 10, (8, 2))
@@ -186,14 +187,14 @@ def test_vehicles_that_may_serve_a_stop():
     [{}, {"pickup": [0, 0, 1, 0, 0, 1, 0, 0]}, COSTS, SERVED],
     ids=["plain", "pickup", "costs", "served"],
 )
-@pytest.mark.parametrize("name", external.SOLVERS)
+@pytest.mark.parametrize("name", plans.SOLVERS)
 def test_classical_solvers_know_types(name, columns):
     """Each of the trips finds a vehicle whose limits it keeps; without pickups, costs are the least."""
     pytest.importorskip(name)
     costs = columns if columns is COSTS else {}
     task = read_task(COLUMNS if costs else COLUMNS | columns, vehicles=VEHICLES | costs)
     rules = Rules(task)
-    routes, absent = fit(rules, external.SOLVERS[name](task, 0.5, 1))
+    routes, absent = fit(rules, plans.SOLVERS[name](task, 0.5, 1))
     assert absent == []
     if "pickup" not in columns:
         assert sum(route.cost for route in routes) == pytest.approx(
@@ -204,7 +205,7 @@ def test_classical_solvers_know_types(name, columns):
 DEPOTS = {"name": ["a", "b"], "count": [2, 2], "capacity": [8, 6], "depot": ["0", "5"], "latest": [60, 45]}
 
 
-@pytest.mark.parametrize("solver", ["search", *external.SOLVERS])
+@pytest.mark.parametrize("solver", ["search", *plans.SOLVERS])
 @pytest.mark.parametrize("columns", [{}, {"open": [True, True]}, {"backhaul": [0, 0, 1, 0, 0, 0, 1, 0]}])
 def test_vehicles_of_two_depots(solver, columns):
     """Row 5 is the second depot: the cheapest of all ways for six stops, added up along each route's own depot."""
@@ -220,7 +221,7 @@ def test_vehicles_of_two_depots(solver, columns):
         found = Search(Rules(task), ()).run(0.6)
         trips, absent = found.routes, found.absent
     else:
-        routes, absent = fit(rules, external.SOLVERS[solver](task, 0.5, 1))
+        routes, absent = fit(rules, plans.SOLVERS[solver](task, 0.5, 1))
         trips = rules.by_vehicle(routes)
     plan = plan_of(Rules(task), trips, absent, solver)
     assert not plan.unserved
@@ -277,7 +278,7 @@ def test_costs_in_small_units(limit):
     assert costs[1] < 1.1 * costs[0]
 
 
-@pytest.mark.parametrize("name", external.SOLVERS)
+@pytest.mark.parametrize("name", plans.SOLVERS)
 def test_no_stop_is_left_out_for_an_optional_one(name):
     """The vehicle of 8 units has room for two of three stops; the optional ones A and B cost less without M."""
     pytest.importorskip(name)
@@ -328,12 +329,12 @@ def test_fixed_costs_save_vehicles(fixed_cost, vehicles):
     assert plan.cost == pytest.approx(plan.km + vehicles * fixed_cost)
 
 
-@pytest.mark.parametrize("solver", external.SOLVERS)
+@pytest.mark.parametrize("solver", plans.SOLVERS)
 def test_solvers_tell_lengths_of_cheap_vehicles_apart_beside_a_dear_one(solver):
     """The vehicle that costs 100,000 a km is not used; lengths of the others count as exactly as without it."""
     fleet = {"count": [4, 1], "capacity": [8, 8], "cost_per_unit": [1, 100_000]}
     task = read_task(COLUMNS, vehicles=fleet)
-    plan = plan_of(Rules(task), external.SOLVERS[solver](task, 1.0, 1), (), solver)
+    plan = plan_of(Rules(task), plans.SOLVERS[solver](task, 1.0, 1), (), solver)
     alone = Rules(read_task(COLUMNS, vehicles={"capacity": 8}))
     assert plan.cost == pytest.approx(cheapest(alone, tuple(alone.task.stops)))
 
@@ -403,7 +404,7 @@ def test_the_best_choice_keeps_the_number_of_vehicles():
     assert absent == [1, 2]
 
 
-@pytest.mark.parametrize("name", external.SOLVERS)
+@pytest.mark.parametrize("name", plans.SOLVERS)
 def test_classical_solvers_keep_backhauls_last_and_routes_short(name):
     """With a limit in km, PyVRP's one matrix of lengths has to forbid deliveries after pickups, too."""
     pytest.importorskip(name)
@@ -412,7 +413,7 @@ def test_classical_solvers_keep_backhauls_last_and_routes_short(name):
     stops = {"x": points[:, 0], "y": points[:, 1], "demand": [0, *[2] * 15], "backhaul": backhaul.astype(int)}
     task = read_task(stops, vehicles={"capacity": 10, "max_length": 40})
     rules = Rules(task)
-    trips = external.SOLVERS[name](task, 0.5, 1)
+    trips = plans.SOLVERS[name](task, 0.5, 1)
     assert sorted(node for trip in trips for node in trip) == list(task.stops)
     assert all(rules.route(trip) is not None for trip in trips)
 
