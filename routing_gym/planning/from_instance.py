@@ -1,4 +1,4 @@
-"""Conversion of instances of vehicle routing problems to tasks for `Search`, and of its routes to actions."""
+"""Conversion of instances of vehicle routing problems to tasks for `Search` and PyVRP, and of routes to actions."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Numbers:
         unit = unit_of(task.costs)
         self.task = task
         if whole is None:
-            costs = [kind.cost_per_unit for kind in task.types or (task,)]
+            costs = [kind.cost_per_unit for kind in task.types or (task,) if kind.cost_per_unit] or [1.0]
             self.dearest, cheapest = max(costs), min(costs)
             longest = min(max(COST_SCALE, LEAST_SCALE * self.dearest / cheapest), MOST_SCALE)
             self.scale = longest / (unit * self.dearest)
@@ -104,3 +104,9 @@ class Numbers:
 def of_types(numbers: Numbers) -> list[Numbers]:
     """Return the numbers of each type of vehicle."""
     return [Numbers(kind, numbers) for kind in numbers.task.types] or [numbers]
+
+
+def vehicles_of(task: Task) -> int:
+    """Return the number of vehicles that a plan may use; more than the number of stops are useless."""
+    most = len(task.stops)
+    return most if task.count is None else min(task.count, most)

@@ -439,6 +439,16 @@ def test_costs_of_vehicles_that_differ_much(dearest):
     assert own.cost(solution.actions[0]) == pytest.approx(1.1 + np.sqrt(1.01))
 
 
+def test_limits_of_vehicles_without_costs_per_length():
+    """Both stops on one route would be 4 > 2.5, so two vehicles drive, at 1 each; of the free type there are none."""
+    pytest.importorskip("pyvrp")
+    stops = {"x": [0, 0, 0, 1, -1], "y": [0] * 5, "demand": [0, 0, 0, 1, 1], "depot": [1, 1, 1, 0, 0]}
+    fleet = {"vehicle_capacity": [2, 2, 2, 0, 0], "cost_per_length": [0, 1, 0, 0, 0], "fixed_cost": [1, 0, 0, 0, 0]}
+    own = from_columns("HFVRPL", stops | fleet | {"num_vehicles": [9, 9, 0, 0, 0], "capacity": 2, "max_length": 2.5})
+    solution = PyVRP(LIMIT).solve(own.problem, own.instance, num_workers=0)
+    assert own.cost(solution.actions[0]) == pytest.approx(2.0)
+
+
 @pytest.mark.parametrize(
     ("demand", "least", "cost"), [(1, 20.0, 1.0), (1, 2e3, 1.0), (10**8, 2e8, 1.0), (10**8, 200.0, 1e-6)]
 )

@@ -14,18 +14,11 @@ import numpy as np
 
 from routing_gym.arrays import IntArray
 from routing_gym.optional import require
-from routing_gym.planning.integers import NEVER, Numbers, of_types, rounded_up
+from routing_gym.planning.integers import NEVER, Numbers, of_types, rounded_up, vehicles_of
 from routing_gym.planning.task import Task
 from routing_gym.solvers.external.ortools import guided_local_search, visits
-from routing_gym.solvers.external.pyvrp_routes import MOST_EDGES
-from routing_gym.solvers.external.pyvrp_shared import (
-    MAX_PENALTY,
-    Pairs,
-    largest_penalty,
-    search,
-    split_pairs,
-    visits_of,
-)
+from routing_gym.solvers.external.pyvrp_routes import pyvrp_data, routes_of
+from routing_gym.solvers.external.pyvrp_shared import MAX_PENALTY, largest_penalty, search
 
 Routes = list[list[int]]
 Stop = Callable[[], bool]  # called between the steps of a solver
@@ -73,23 +66,22 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
 
     def run(required: Any, share: float, start: Any = None, most: float | None = None) -> Any:
         data, late = pyvrp_data(pyvrp, numbers, required), runtime(share * seconds)
-        most = most or penalty_of_excess(data, numbers)
-        return search(data, lambda cost: stop() or late(cost), seed, most, start)
+        return search(data, lambda cost: stop() or late(cost), seed, most or largest_penalty(data), start)
 
     if task.count is None:
-        return routes_of(numbers, run(must, 1.0))
+        return routes_of(numbers, run(must, 1.0).best.routes())
     whole = max(task.delivery.sum(), task.pickup.sum())
     share = 1.0
     types = task.types or (task,)
     if task.capacity is None or whole <= sum((kind.count or 0) * (kind.capacity or 0) for kind in types):
         found, share = run(must, 0.5), 0.5
         if found.is_feasible():
-            return routes_of(numbers, run(must, 0.5, found.best))
+            return routes_of(numbers, run(must, 0.5, found.best).best.routes())
     none = np.zeros_like(must)
     found = run(none, share / 2, most=MAX_PENALTY)  # plans are longer with larger penalties
     if found.is_feasible():
-        return routes_of(numbers, run(none, share / 2, found.best, MAX_PENALTY))
-    return routes_of(numbers, run(none, share / 2))
+        return routes_of(numbers, run(none, share / 2, found.best, MAX_PENALTY).best.routes())
+    return routes_of(numbers, run(none, share / 2).best.routes())
 
 
 def of_both(task: Task) -> bool:
@@ -117,101 +109,6 @@ def exchanged(task: Task) -> Task:
         max_minutes=task.max_km,
         max_km=None,
     )
-
-
-def penalty_of_excess(data: Any, numbers: Numbers) -> float:
-    """Return the largest penalty per unit of excess, which costs more than any stop, unless sums would overflow."""
-    limited = [*data.duration_matrices(), *(data.distance_matrices() if numbers.max_km is not None else ())]
-    longest = max(1, *(int(matrix.max()) for matrix in limited))
-    return min(largest_penalty(data), 2.0**62 / (MOST_EDGES * longest))
-
-
-def vehicles_of(task: Task) -> int:
-    """Return the number of vehicles that a plan may use; more than the number of stops are useless."""
-    most = len(task.stops)
-    return most if task.count is None else min(task.count, most)
-
-
-def customers_of(numbers: Numbers) -> tuple[list[int], Pairs]:
-    """Return the stops that belong to no pair, and pickups with their deliveries; see `split_pairs`."""
-    return split_pairs(numbers.task.stops, numbers.task.pickup_at, (numbers.ready, numbers.due))
-
-
-def routes_of(numbers: Numbers, found: Any) -> Routes:
-    """Return the stops of each of PyVRP's routes."""
-    customers = customers_of(numbers)
-    return [visits_of(route, *customers) for route in found.best.routes()]
-
-
-def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
-    """Return the task in PyVRP's data format."""
-    task, types, (singles, pairs) = numbers.task, of_types(numbers), customers_of(numbers)
-    prizes = np.where(np.isinf(task.penalty), numbers.unserved, numbers.price)
-
-    def times(node: int, prefix: str = "") -> dict[str, int]:
-        names = {"service_duration": numbers.service, "tw_early": numbers.ready, "tw_late": numbers.due}
-        return {prefix + name: int(values[node]) for name, values in names.items()}
-
-    def served(*nodes: int) -> dict[str, Any]:
-        must = bool(required[list(nodes)].any())
-        return {"required": must, "prize": 0 if must else int(prizes[list(nodes)].sum())}
-
-    clients = [
-        pyvrp.Client(node, [int(task.delivery[node])], [int(task.pickup[node])], **times(node), **served(node))
-        for node in singles
-    ]
-    shipments = [
-        pyvrp.Shipment(
-            source,
-            node,
-            amount=[int(task.delivery[node])],
-            **times(source, "pickup_"),
-            **times(node, "delivery_"),
-            **served(source, node),
-        )
-        for source, node in pairs
-    ]
-    points = np.zeros((len(task.ids), 2)) if task.plane is None else task.plane
-    return pyvrp.ProblemData(
-        locations=[pyvrp.Location(float(x), float(y)) for x, y in points],
-        clients=clients,
-        depots=[pyvrp.Depot(row) for row in task.depots],
-        vehicle_types=[pyvrp.VehicleType(**vehicle_type(one, profile)) for profile, one in enumerate(types)],
-        distance_matrices=[legs_of(one) for one in types],
-        duration_matrices=[numbers.durations] * len(types),
-        shipments=shipments,
-    )
-
-
-def legs_of(numbers: Numbers) -> IntArray:
-    """Return the edge costs for a vehicle; edges to stops that it may not serve cost more than any plan.
-
-    With a limit on km, these are the costs of km, rounded up.
-    """
-    task, costs = numbers.task, np.rint(numbers.task.cost_per_unit * numbers.legs).astype(np.int64)
-    if numbers.max_km is not None:
-        costs = rounded_up(task.cost_per_unit * numbers.km)
-    costs[numbers.forbidden] = numbers.forbidding
-    if task.allowed is not None:
-        costs[:, np.setdiff1d(np.flatnonzero(~task.allowed), task.depots)] = numbers.forbidding
-        np.fill_diagonal(costs, 0)
-    return costs
-
-
-def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
-    """Return the arguments of PyVRP's vehicle type; `profile` is the index of its matrix."""
-    task = numbers.task
-    vehicle: dict[str, Any] = {"num_available": vehicles_of(task), "tw_early": int(numbers.ready[task.depot])}
-    vehicle["fixed_cost"], vehicle["profile"] = numbers.fixed_cost, profile
-    vehicle["start_depot"] = vehicle["end_depot"] = task.depots.index(task.depot)
-    vehicle["capacity"] = [NEVER if task.capacity is None else int(task.capacity)]
-    if np.isfinite(task.due[task.depot]):
-        vehicle["tw_late"] = int(numbers.due[task.depot])
-    if numbers.max_km is not None:
-        vehicle["max_distance"] = int(numbers.max_km * task.cost_per_unit + 1e-6)
-    if numbers.max_minutes is not None:
-        vehicle["shift_duration"] = numbers.max_minutes
-    return vehicle
 
 
 def solve_ortools(task: Task, seconds: float, seed: int, stop: Stop = lambda: False) -> Routes:

@@ -10,17 +10,21 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from routing_gym.optional import require
-from routing_gym.problem import AnyProblem
+from routing_gym.planning.from_instance import task_of
+from routing_gym.planning.integers import NEVER, Numbers
+from routing_gym.problem import AnyProblem, join_routes
 from routing_gym.problems.checks import check_integer
 from routing_gym.problems.geometry import unit_of
 from routing_gym.problems.mtsp import MTSP
 from routing_gym.problems.op import OP, legal_tour, length_limit
 from routing_gym.problems.pdp import PDP
 from routing_gym.problems.vrp import PRESETS
-from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation
+from routing_gym.solvers.external.pyvrp_routes import pyvrp_data, routes_of, serve_alone
 from routing_gym.solvers.external.pyvrp_shared import largest_penalty, one_depot, search, split_pairs, visits_of
 from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matrix, join_trips
 
+DISTANCE_SCALE = 1e4  # PyVRP takes integers; with 1e6, its default penalties lead to infeasible tours
+TASK_UNIT = 256.0  # minutes and km of a task in a length of 1, so that times are counted in more than 10^6 integers
 LENGTH_SCALE = 1e6  # scale of PDP's lengths, which have no limit whose penalties could be too small
 PRIZE_SCALE = 1e6  # scale of the largest prize: a hundredth of it is worth 1e4, a detour of length 1
 SHARE = 1 / 16  # share of the time for one attempt at MTSP's tours within a smaller limit
@@ -88,7 +92,7 @@ def salesmen(pyvrp: Any, problem: MTSP, instance: Any, run: Run) -> list[int]:
     def within(limit: int) -> Any:
         return one_depot(pyvrp, legs, clients, pyvrp.VehicleType(vehicles, max_distance=limit))
 
-    routes = run(within(int(NEVER)), first=True)
+    routes = run(within(NEVER), first=True)
     step = max(route.distance() for route in routes) // 2
     while step:
         longest = max(route.distance() for route in routes)
@@ -101,8 +105,13 @@ def salesmen(pyvrp: Any, problem: MTSP, instance: Any, run: Run) -> list[int]:
 
 def vehicle_routing(pyvrp: Any, problem: AnyProblem, instance: Any, run: Run) -> list[int]:
     """Solve a CVRP or a problem of the VRP family."""
-    formulation = Formulation(pyvrp, problem, instance)
-    return formulation.actions(run(formulation.data()))
+    task = task_of(problem, instance, TASK_UNIT / unit_of(distance_matrix(instance)[0]))
+    numbers = Numbers(task)
+    if len(task.depots) == 1 and task.pickup_at is None and problem.visits_all:
+        serve_alone(numbers)
+    routes = run(pyvrp_data(pyvrp, numbers, np.isinf(task.penalty)))
+    starts, stops = [task.depots[route.start_depot()] for route in routes], routes_of(numbers, routes)
+    return join_routes(zip(starts, stops, strict=True), ends=sum(map(len, stops)) < problem.num_nodes)
 
 
 MODELS: dict[str, Callable[[Any, Any, Any, Run], list[int]]] = {

@@ -1,230 +1,124 @@
-"""CVRP and the VRP family in PyVRP's form: one vehicle type for each depot node, pairs as shipments."""
+"""Plain tasks in PyVRP's form: a matrix of costs for each type of vehicles, pairs as shipments."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from routing_gym.arrays import FloatArray, IntArray
-from routing_gym.problem import join_routes
-from routing_gym.problems.checks import TOLERANCE
-from routing_gym.problems.geometry import unit_of
+from routing_gym.arrays import IntArray
+from routing_gym.planning.integers import NEVER, Numbers, of_types, rounded_up, vehicles_of
 from routing_gym.solvers.external.pyvrp_shared import Pairs, split_pairs, visits_of
-from routing_gym.solvers.runtime.base import distance_matrix
-
-DISTANCE_SCALE = 1e4  # PyVRP takes integers; with 1e6, its default penalties lead to infeasible tours
-TIME_SCALE = 1e6  # times are rounded up and windows inwards, so that every tour found is in time
-LARGEST_COST, LEAST_COST = 1e4, 100.0  # integers for the largest and the least cost per length, with fleets
-MOST_COST = 1e9  # integer for the largest cost per length, if the costs differ more
-NEVER = 2.0**53  # later than any time
-MOST_PENALTY = 1e11  # largest penalty per unit of excess for the sake of a prize or a fixed cost
-MOST_EDGES = 100  # number of longest edges beyond a limit whose penalties may be added up: PyVRP counts up to 2**63
 
 
-@dataclass(frozen=True)
-class Formulation:
-    """Data of one instance for PyVRP, and the conversion of PyVRP's routes to actions.
+def customers_of(numbers: Numbers) -> tuple[list[int], Pairs]:
+    """Return the stops that belong to no pair, and pickups with their deliveries; see `split_pairs`."""
+    return split_pairs(numbers.task.stops, numbers.task.pickup_at, (numbers.ready, numbers.due))
+
+
+def routes_of(numbers: Numbers, routes: Iterable[Any]) -> list[list[int]]:
+    """Return the stops of each of PyVRP's routes."""
+    customers = customers_of(numbers)
+    return [visits_of(route, *customers) for route in routes]
+
+
+def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
+    """Return the task in PyVRP's data format.
 
     Args:
         pyvrp: The package.
-        problem: CVRP, or a problem of the VRP family.
-        instance: One instance: a batch of size 1.
+        numbers: The task in integers.
+        required: Whether each stop must be served: bool (A,).
     """
+    task, (singles, pairs) = numbers.task, customers_of(numbers)
+    types = [one for one in of_types(numbers) if vehicles_of(one.task)]
+    prizes = np.where(np.isinf(task.penalty), numbers.unserved, numbers.price)
 
-    pyvrp: Any
-    problem: Any
-    instance: Any
+    def times(node: int, prefix: str = "") -> dict[str, int]:
+        names = {"service_duration": numbers.service, "tw_early": numbers.ready, "tw_late": numbers.due}
+        return {prefix + name: int(values[node]) for name, values in names.items()}
 
-    @cached_property
-    def given(self) -> dict[str, npt.NDArray[Any]]:
-        """Fields of the instance."""
-        return {key: value[0] for key, value in vars(self.instance).items() if value is not None}
+    def served(*nodes: int) -> dict[str, Any]:
+        must = bool(required[list(nodes)].any())
+        return {"required": must, "prize": 0 if must else int(prizes[list(nodes)].sum())}
 
-    @cached_property
-    def lengths(self) -> FloatArray:
-        return np.asarray(distance_matrix(self.instance)[0])
-
-    @cached_property
-    def unit(self) -> float:
-        """Unit in which lengths and times are counted."""
-        return unit_of(self.lengths)
-
-    @cached_property
-    def cost_scale(self) -> float:
-        """Integers in a cost per length of 1: as many as tell the costs of vehicles apart, within `most_worth`."""
-        if "cost_per_length" not in self.given:
-            return 1.0
-        costs = self.given["cost_per_length"][self.depots].astype(np.float64)
-        costs = costs[costs > 0] if costs.any() else np.ones(1)
-        whole = max(float(self.given[key].max()) for key in ("fixed_cost", "penalty") if key in self.given)
-        _, pairs = self.customers
-        whole *= 2 if pairs else 1  # both are left out
-        most = [MOST_COST / costs.max(), self.most_worth / (whole / self.unit * DISTANCE_SCALE or 1.0)]
-        return float(min(max(LARGEST_COST / costs.max(), LEAST_COST / costs.min()), *most))
-
-    @cached_property
-    def most_worth(self) -> float:
-        """Largest integer for a prize or a fixed cost: an excess by one unit, of the load for example, costs more."""
-        longest = 2 * self.longest_route if self.forbids else int(self.allowed_legs.max())
-        return min(MOST_PENALTY, 2.0**62 / (MOST_EDGES * max(longest, 1))) / 2
-
-    @cached_property
-    def depots(self) -> list[int]:
-        """Depot nodes that have vehicles, in the order of PyVRP's types."""
-        numbers = self.given.get("num_vehicles")
-        return [node for node in range(self.problem.num_depots) if numbers is None or numbers[node]]
-
-    def as_cost(self, value: float) -> int:
-        """Convert a cost in the unit of lengths to PyVRP's unit."""
-        return int(np.rint(min(value / self.unit * DISTANCE_SCALE * self.cost_scale, self.most_worth)))
-
-    @cached_property
-    def allowed_legs(self) -> IntArray:
-        """Lengths between all nodes, rounded up if there is a limit on them; no edge is forbidden."""
-        round_up = np.ceil if "max_length" in self.given else np.rint
-        legs: IntArray = round_up(self.lengths / self.unit * DISTANCE_SCALE).astype(np.int64)
-        return legs
-
-    @cached_property
-    def longest_route(self) -> int:
-        """Limit that only routes with forbidden edges, which are twice as long, exceed; prizes may outweigh lengths."""
-        return int(self.allowed_legs.max(axis=1).sum())
-
-    @cached_property
-    def linehaul_first(self) -> bool:
-        """Whether edges from backhauls to linehauls are forbidden."""
-        return "backhaul" in self.given and not self.problem.mixed_backhauls
-
-    @property
-    def forbids(self) -> bool:
-        """Whether edges are forbidden."""
-        return self.linehaul_first or "eligible" in self.given
-
-    @cached_property
-    def legs(self) -> IntArray:
-        """`allowed_legs` with forbidden edges; edges to depots are 0 if routes are open."""
-        legs = self.allowed_legs.copy()
-        if self.linehaul_first:
-            backhaul = self.given["backhaul"]
-            legs[np.ix_(backhaul, np.flatnonzero(~backhaul)[self.problem.num_depots :])] = 2 * self.longest_route
-        if self.problem.open_routes:
-            legs[:, : self.problem.num_depots] = 0
-        return legs
-
-    @cached_property
-    def durations(self) -> IntArray:
-        """Travel times between all nodes, rounded up; 0 without time windows."""
-        if "ready_time" not in self.given:
-            return np.zeros_like(self.legs)
-        travels = self.given.get("durations", self.lengths).astype(np.float64)
-        durations: IntArray = np.ceil(travels / self.unit * TIME_SCALE).astype(np.int64)
-        if self.problem.open_routes:
-            durations[:, : self.problem.num_depots] = 0
-        return durations
-
-    @cached_property
-    def times(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Earliest and latest starts and durations of service; time windows are rounded inwards.
-
-        A customer that is reached from the only depot just in time is still served alone.
-        """
-        opens, closes, service = (
-            np.minimum(self.given[key].astype(np.float64) / self.unit * TIME_SCALE, NEVER)
-            for key in ("ready_time", "due_time", "service_time")
+    clients = [
+        pyvrp.Client(node, [int(task.delivery[node])], [int(task.pickup[node])], **times(node), **served(node))
+        for node in singles
+    ]
+    shipments = [
+        pyvrp.Shipment(
+            source,
+            node,
+            amount=[int(task.delivery[node])],
+            **times(source, "pickup_"),
+            **times(node, "delivery_"),
+            **served(source, node),
         )
-        opens, closes, service = (x.astype(np.int64) for x in (np.ceil(opens), np.floor(closes), np.ceil(service)))
-        closes = np.maximum(closes, opens)  # a window shorter than the unit would close before it opens
-        if self.problem.num_depots == 1 and "pickup" not in self.given and "penalty" not in self.given:
-            arrival = opens[0] + self.durations[0]
-            closes = np.maximum(closes, arrival)
-            closes[0] = max(closes[0], (np.maximum(arrival, opens) + service + self.durations[:, 0]).max())
-        return opens, closes, service
+        for source, node in pairs
+    ]
+    points = np.zeros((len(task.ids), 2)) if task.plane is None else task.plane
+    return pyvrp.ProblemData(
+        locations=[pyvrp.Location(float(x), float(y)) for x, y in points],
+        clients=clients,
+        depots=[pyvrp.Depot(row) for row in task.depots],
+        vehicle_types=[pyvrp.VehicleType(**vehicle_type(one, profile)) for profile, one in enumerate(types)],
+        distance_matrices=[legs_of(one) for one in types],
+        duration_matrices=[numbers.durations] * len(types),
+        shipments=shipments,
+    )
 
-    def step(self, node: int, prefix: str = "") -> dict[str, int]:
-        """Return PyVRP's arguments for the times of a visit."""
-        if "ready_time" not in self.given:
-            return {}
-        names = ("tw_early", "tw_late", "service_duration")
-        return {prefix + name: int(values[node]) for name, values in zip(names, self.times, strict=True)}
 
-    def optional(self, *nodes: int) -> dict[str, Any]:
-        """Return PyVRP's arguments for customers that may be left out."""
-        if "penalty" not in self.given:
-            return {}
-        return {"prize": self.as_cost(float(self.given["penalty"][list(nodes)].sum())), "required": False}
+def cost_of(numbers: Numbers) -> float:
+    """Return the cost per unit of a vehicle's matrix; if the vehicle costs nothing, that of the dearest one."""
+    return numbers.task.cost_per_unit or numbers.dearest
 
-    @cached_property
-    def customers(self) -> tuple[list[int], Pairs]:
-        """Customers that belong to no pair, and pickups with their deliveries; see `split_pairs`."""
-        nodes = range(self.problem.num_depots, self.problem.num_actions)
-        windows = self.times[:2] if "ready_time" in self.given else None
-        return split_pairs(nodes, self.given.get("pickup"), windows)
 
-    def client(self, node: int) -> Any:
-        demand = [int(self.given["demand"][node])]
-        collected = "pickup" in self.given or ("backhaul" in self.given and self.given["backhaul"][node])
-        goods = {"pickup" if collected else "delivery": demand}
-        return self.pyvrp.Client(node, **goods, **self.step(node), **self.optional(node))
+def legs_of(numbers: Numbers) -> IntArray:
+    """Return the edge costs for a vehicle; edges to stops that it may not serve cost more than any plan.
 
-    def shipment(self, pickup: int, delivery: int) -> Any:
-        times = self.step(pickup, "pickup_") | self.step(delivery, "delivery_")
-        amount = [int(self.given["demand"][delivery])]
-        return self.pyvrp.Shipment(pickup, delivery, amount=amount, **times, **self.optional(pickup, delivery))
+    With a limit on km, these are the costs of km, rounded up.
+    """
+    task, costs = numbers.task, np.rint(cost_of(numbers) * numbers.legs).astype(np.int64)
+    if numbers.max_km is not None:
+        costs = rounded_up(cost_of(numbers) * numbers.km)
+    costs[numbers.forbidden] = numbers.forbidding
+    if task.allowed is not None:
+        costs[:, np.setdiff1d(np.flatnonzero(~task.allowed), task.depots)] = numbers.forbidding
+        np.fill_diagonal(costs, 0)
+    return costs
 
-    def vehicles(self, depot: int) -> Any:
-        """Return the vehicle type of a depot node; its distances have the index `depot`."""
-        node, given = self.depots[depot], self.given
-        made: dict[str, Any] = {"start_depot": node, "end_depot": node, "profile": depot}
-        made["num_available"] = int(given["num_vehicles"][node]) if "num_vehicles" in given else self.problem.num_nodes
-        made["capacity"] = [int(given["vehicle_capacity"][node] if "vehicle_capacity" in given else given["capacity"])]
-        if "ready_time" in given:
-            opens, closes, _ = self.times
-            made |= {"tw_early": int(opens[node])} | (
-                {} if self.problem.open_routes else {"tw_late": int(closes[node])}
-            )
-        limit = int(NEVER)
-        if "max_length" in given:
-            limit = int(min((float(given["max_length"]) + TOLERANCE / 2) / self.unit * DISTANCE_SCALE, NEVER))
-            if self.problem.num_depots == 1 and "pickup" not in given and "penalty" not in given:
-                limit = max(limit, int((self.legs[0] + self.legs[:, 0]).max()))  # every customer alone
-        if self.forbids:
-            limit = min(limit, self.longest_route)
-        if limit < NEVER:
-            made["max_distance"] = limit
-        if "cost_per_length" in given:
-            cost = float(given["cost_per_length"][node]) * self.cost_scale
-            made["unit_distance_cost"] = max(int(cost > 0), round(cost))
-            made["fixed_cost"] = self.as_cost(float(given["fixed_cost"][node]))
-        return self.pyvrp.VehicleType(**made)
 
-    def legs_of(self, depot: int) -> IntArray:
-        """Return the lengths for the vehicles of a depot node, with edges to refused customers forbidden."""
-        if "eligible" not in self.given:
-            return self.legs
-        legs, refused = self.legs.copy(), ~self.given["eligible"][self.depots[depot]]
-        refused[: self.problem.num_depots] = False
-        legs[:, refused] = 2 * self.longest_route
-        np.fill_diagonal(legs, 0)
-        return legs
+def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
+    """Return the arguments of PyVRP's vehicle type; `profile` is the index of its matrix."""
+    task = numbers.task
+    vehicle: dict[str, Any] = {"num_available": vehicles_of(task), "tw_early": int(numbers.ready[task.depot])}
+    vehicle["fixed_cost"], vehicle["profile"] = numbers.fixed_cost, profile
+    vehicle["start_depot"] = vehicle["end_depot"] = task.depots.index(task.depot)
+    vehicle["capacity"] = [NEVER if task.capacity is None else int(task.capacity)]
+    if np.isfinite(task.due[task.depot]):
+        vehicle["tw_late"] = int(numbers.due[task.depot])
+    if numbers.max_km is not None:
+        vehicle["max_distance"] = int(min(numbers.max_km * cost_of(numbers) + 1e-6, NEVER))
+    if not task.cost_per_unit:  # forbidden edges cost nothing either, so the length excludes them
+        vehicle["unit_distance_cost"] = 0
+        vehicle["max_distance"] = min(vehicle.get("max_distance", NEVER), numbers.forbidding - 1)
+    if numbers.max_minutes is not None:
+        vehicle["shift_duration"] = numbers.max_minutes
+    return vehicle
 
-    def data(self) -> Any:
-        """Return the data in PyVRP's form."""
-        types, (singles, pairs) = range(len(self.depots)), self.customers
-        return self.pyvrp.ProblemData(
-            locations=[self.pyvrp.Location(float(x), float(y)) for x, y in self.given["coords"] * DISTANCE_SCALE],
-            clients=[self.client(node) for node in singles],
-            depots=[self.pyvrp.Depot(node) for node in range(self.problem.num_depots)],
-            vehicle_types=[self.vehicles(depot) for depot in types],
-            distance_matrices=[self.legs_of(depot) for depot in types],
-            duration_matrices=[self.durations] * len(self.depots),
-            shipments=[self.shipment(*pair) for pair in pairs],
-        )
 
-    def actions(self, routes: list[Any]) -> list[int]:
-        """Return the actions for PyVRP's routes."""
-        found = [(self.depots[route.vehicle_type()], visits_of(route, *self.customers)) for route in routes]
-        return join_routes(found, ends=sum(len(visits) for _, visits in found) < self.problem.num_nodes)
+def serve_alone(numbers: Numbers) -> None:
+    """Extend limits that are too short for single customers only because numbers are rounded up.
+
+    Args:
+        numbers: Numbers of a task with one depot, where a vehicle may serve each customer alone.
+    """
+    arrival = numbers.ready[0] + numbers.durations[0]
+    numbers.due = np.maximum(numbers.due, arrival)
+    ends = np.maximum(arrival, numbers.ready) + numbers.service + numbers.durations[:, 0]
+    numbers.due[0] = max(numbers.due[0], ends.max())
+    if numbers.max_km is not None:
+        legs = legs_of(numbers)
+        numbers.max_km = max(numbers.max_km, (legs[0] + legs[:, 0]).max() / cost_of(numbers))

@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from routing_gym.arrays import IntArray
 from routing_gym.optional import require
+from routing_gym.planning.integers import NEVER
 
 MAX_PENALTY = 100_000.0  # per unit of excess load or length, relative to the cost of a unit of length: PyVRP's default
+MOST_EDGES = 100  # number of longest edges beyond a limit whose penalties may be added up: PyVRP counts up to 2**63
 Pairs = list[tuple[int, int]]  # pickups with their deliveries
 
 
@@ -60,11 +62,17 @@ def one_depot(
 
 
 def largest_penalty(data: Any) -> float:
-    """Return the largest penalty per unit of excess: no vehicle or prize is worth a unit of load above the capacity."""
+    """Return the largest penalty per unit of excess.
+
+    No vehicle or prize is worth a unit of load above the capacity, unless sums of penalties would overflow.
+    """
     kinds = data.vehicle_types()
     lengths = max(1, *(kind.unit_distance_cost for kind in kinds)) * MAX_PENALTY
     worth = max(0, *(kind.fixed_cost for kind in kinds), *(one.prize for one in (*data.clients(), *data.shipments())))
-    return float(max(lengths, 2 * worth))
+    limited = any(kind.max_distance < NEVER for kind in kinds)
+    matrices = [*data.duration_matrices(), *(data.distance_matrices() if limited else ())]
+    longest = max(1, *(int(matrix.max()) for matrix in matrices))
+    return float(min(max(lengths, 2 * worth), 2.0**62 / (MOST_EDGES * longest)))
 
 
 def search(

@@ -25,7 +25,7 @@ from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.rows import RowResult
 
-VERSION = 6  # version of the file layout, the hashes and the solvers; raise it if their tours change
+VERSION = 7  # version of the file layout, the hashes and the solvers; raise it if their tours change
 SAVE_INTERVAL = 10.0  # seconds
 SAVE_SHARE = 20.0  # saving rewrites the whole file; wait at least this many times its duration
 LOCK_LIMIT = 60.0  # seconds to wait for another process that saves
