@@ -139,7 +139,7 @@ class Args(RunArgs):
     """Sample tour k of the shared baseline under the k-th of the eight symmetries of the square (Kim et al. 2022), for
     problems with coordinates; with matrices under the k-th order of the nodes' codes. Each is encoded separately."""
     baseline_size: int = 10_000
-    """Number of instances in the t-test of the rollout baseline."""
+    """Number of instances in the t-test of the rollout baseline, which are of the problem and size of the id."""
     held_out: int = 1_000
     """Number of held-out instances for the greedy cost after each epoch and, for TSP, the gap."""
     held_out_file: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
@@ -337,7 +337,7 @@ def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
 def make_baseline(args: Args, problem: AnyProblem, model: PolicyNetwork) -> Baseline:
     """Build the baseline specified by `args`."""
     if args.baseline == "rollout":
-        return RolloutBaseline(problem, model, args.seed, args.baseline_size)
+        return RolloutBaseline(problem, model, args.seed, args.baseline_size, GENERATORS[args.generator])
     if args.baseline == "shared":
         return SharedBaseline(problem, args.num_tours, args.force_starts, args.symmetries)
     if args.baseline == "critic":
@@ -418,17 +418,20 @@ class ReinforceTrainer(ProblemTrainer):
         instance = to_backend(cast_instance(self.generate(problem, rng, share)), "torch", self.device)
         return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
 
-    def learn(self) -> dict[str, Tensor]:
+    def learn(self) -> dict[str, Any]:
         problem = self.batch_problem(self.step)
         instance, choose = self.draw(problem, self.step)
         self.baseline.rate_share = self.learning_rate / self.args.learning_rate
-        self.seed_layers()
+        if self.own_network:  # its layers may draw from torch's generator, as dropout does
+            rng = stream(self.args.seed, runs.LAYER_STREAM, self.step, distributed.rank())
+            torch.manual_seed(int(rng.integers(2**63)))
         loss, means = self.loss(problem, instance, choose)
         norm = self.descend(loss, self.learning_rate)
         if self.average is not None:
             self.average.update(self.model, self.step + 1)
         cost, baseline, entropy = means.double()
-        return {"cost": cost, "baseline": baseline, "entropy": entropy, "gradient_norm": norm.double()}
+        told = {"cost": cost, "baseline": baseline, "entropy": entropy, "gradient_norm": norm.double()}
+        return told | {"learning_rate": self.learning_rate}
 
     def batch(self) -> tuple[AnyProblem, Any]:
         problem = self.batch_problem(self.step)
@@ -451,7 +454,6 @@ class ReinforceTrainer(ProblemTrainer):
             "epoch": self.epoch,
             "instances": self.instances,
             **self.end_sums(),
-            "learning_rate": self.learning_rate,
             "greedy": float(greedy.double().mean()),
             **self.baseline.end_epoch(self.model),
         }

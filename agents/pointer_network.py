@@ -226,12 +226,12 @@ class PointerTrainer(Trainer):
         longest = int((answers != PADDING).sum(axis=1).max())
         return torch.as_tensor(points, device=self.device), torch.as_tensor(answers[:, :longest], device=self.device)
 
-    def learn(self) -> dict[str, Tensor]:
+    def learn(self) -> dict[str, Any]:
         """Make one step: maximise the likelihood of the answers (equation 2)."""
         log_p, counted = log_likelihood(self.model, *self.draw())
         loss = -log_p.sum() / counted.sum()
         norm = self.descend(loss, self.learning_rate)
-        return {"loss": loss.detach().double(), "gradient_norm": norm.double()}
+        return {"loss": loss.detach().double(), "gradient_norm": norm.double(), "learning_rate": self.learning_rate}
 
     def end_epoch(self) -> dict[str, float]:
         self.model.eval()
@@ -241,7 +241,6 @@ class PointerTrainer(Trainer):
             "epoch": self.epoch,
             "instances": self.instances,
             **self.end_sums(),
-            "learning_rate": self.learning_rate,
             **metrics,
         }
 

@@ -106,7 +106,7 @@ class Args(RunArgs):
     """Number of held-out instances for the greedy cost and the gap, the same as those of am_reinforce.py."""
     model: str = USUAL
     """Kind of network: attention, the attention model; or one that you add to
-    routing_agents.policies.attention.model.NETWORKS."""
+    routing_agents.policies.attention.model.NETWORKS. It stays in evaluation mode, without dropout."""
     attention: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(normalization="instance")
     """Sizes and options of the network. Batch normalisation is refused: the probability of an action would depend on
     the rest of the minibatch, and its ratio to the old one would mean nothing."""
@@ -302,6 +302,7 @@ class PPOTrainer(ProblemTrainer):
             weights, _ = find_checkpoint(args.init_from, matrices=self.problem.matrices)
             self.started_from, self.history = warm_start(self.model.actor, weights)
         self.model.to(self.device).actor.multiply_in(args.precision)
+        self.model.eval()  # with dropout, the ratio of probabilities would not be 1 before the first update
         self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.held_out = to_backend(held_out.instances(self.problem, args.held_out), "torch", self.device)
         self.reward_scale = 0.0
@@ -335,7 +336,6 @@ class PPOTrainer(ProblemTrainer):
         return self.problem, self.draw(self.step)[0]
 
     def learn(self) -> dict[str, float]:
-        self.seed_layers()
         instance, generator = self.draw(self.step)
         choose = sampling_choice(generator)
         if not self.reward_scale:
@@ -360,6 +360,7 @@ class PPOTrainer(ProblemTrainer):
         unexplained = (rollout.advantages.var() / returns.var()).item()
         return {
             "cost": -rollout.episodic_return,
+            "learning_rate": self.learning_rate,
             "episodic_length": rollout.episodic_length,
             **{key: torch.stack(values).mean().item() for key, values in logged.items()},
             "explained_variance": 1 - unexplained,
@@ -373,7 +374,6 @@ class PPOTrainer(ProblemTrainer):
             "instances": self.instances,
             "global_step": self.step * self.args.num_envs * self.problem.horizon,
             **self.end_sums(),
-            "learning_rate": self.learning_rate,
             "greedy": float(greedy.double().mean()),
         }
 

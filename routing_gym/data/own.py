@@ -289,9 +289,11 @@ def positive(key: str, value: Any) -> float:
     """Return a positive number.
 
     Raises:
-        ValueError: The value is not a positive number, or too large.
+        ValueError: The value is not one positive number, or too large.
     """
-    number = value.item() if isinstance(value, np.generic) else value
+    if (given := np.asarray(value)).size != 1:
+        raise ValueError(f"{key}: found {given.size} values; expected one positive number for the whole instance")
+    number = given.item()
     real = isinstance(number, (int, float)) and not isinstance(number, bool)
     if not real or not 0 < number <= LARGEST:
         raise ValueError(f"{key} must be a positive number of at most {LARGEST:g}, got {value!r}")

@@ -145,6 +145,9 @@ def check_generate(problem: AnyProblem | AnyGame, batch_size: int, seed: int) ->
     parts = concatenate([attempt(problem, "generate", rng, size) for size in (1, batch_size - 1)])
     where = difference(instance, parts)
     expect(where is None, problem, "generate", f"two batches in turn differ from one batch of both: {where}")
+    alike = difference(instance, select(instance, np.zeros(batch_size, dtype=np.int64))) is None
+    told = "all instances of a batch are the same: does from_uniforms use the uniforms?"
+    expect(not alike or batch_size == 1 or problem.num_uniforms == 0, problem, "generate", told)
     uniforms = np.random.default_rng(seed).random((batch_size, problem.num_uniforms))
     where = difference(instance, call(problem, "from_uniforms", uniforms))
     expect(where is None, problem, "generate", f"differs from from_uniforms, which the environments use: {where}")

@@ -147,6 +147,22 @@ def test_rollout_baseline_resumes_with_the_instances_of_its_last_draw(tiny):
     assert torch.equal(second.evaluate(second.frozen), first.frozen_cost)
 
 
+def test_rollout_baseline_draws_from_the_distribution_of_the_training(tiny, monkeypatch):
+    def corner(problem, rng, size):
+        instance = problem.generate(rng, size)
+        return replace(instance, coords=instance.coords / 10)
+
+    monkeypatch.setitem(GENERATORS, "corner", corner)
+    trainer = ReinforceTrainer(replace(tiny, baseline="rollout", generator="corner"))
+    assert trainer.baseline.instance.coords.max() <= 0.1
+
+
+def test_learning_rates_are_those_of_the_steps(tiny):
+    """Means of each epoch's steps: 12 steps, from 0.01 down by a twelfth at each."""
+    rates = [row["learning_rate"] for row in logged(am_reinforce.main(tiny))]
+    assert rates == pytest.approx([0.01 * left / 12 for left in (11, 8, 5, 2)])
+
+
 def test_baseline_values_by_hand():
     """Costs (1, 2, 6) of one instance: the others' means are 4, 3.5 and 1.5. The average starts at the
     first batch mean 3 and moves to 0.8 x 3 + 0.2 x 8 = 4 after a batch of mean 8."""

@@ -17,6 +17,7 @@ from routing_agents.search.beam import Beam, simulation_guided_search
 from routing_agents.trained import WEIGHTS
 from routing_gym import InvalidInstance, TSPInstance
 from routing_gym.arrays import to_backend
+from routing_gym.data import from_columns
 from routing_gym.problems import make_problem
 
 LINE = [(0, 0), (300, 0), (600, 0)]  # there and back: 1,200
@@ -57,12 +58,35 @@ def test_a_table_has_the_columns_by_name(models, library):
     if library:
         table = pytest.importorskip(library).DataFrame(table)
     assert models["CVRP"].solve(table, capacity=4).cost == pytest.approx(1800)
-    with pytest.raises(ValueError, match="^demand: in the table and an argument, too; leave one of them out"):
+    told = "in `coords` and in an argument, too; leave one of them out"
+    with pytest.raises(ValueError, match=f"^demand: {told}"):
         models["CVRP"].solve(table, demand=[0, 1, 1], capacity=4)
+    with pytest.raises(ValueError, match=f"^x: {told}"):
+        models["TSP"].solve(LINE, x=[1, 2, 3])
     with pytest.raises(ValueError, match="TSP has no demand; it takes x, y"):
         models["TSP"].solve(table)
     with pytest.raises(ValueError, match="TSP needs x, y; x, y missing, lat, lon unknown"):
         models["TSP"].solve({"lat": [60, 60, 61], "lon": [10, 12, 10]})
+
+
+def test_an_instance_of_ones_own(models):
+    own = from_columns("CVRP", dict(zip("xy", np.array(LINE).T, strict=True)) | {"demand": [0, 2, 3], "capacity": 4})
+    assert models["CVRP"].solve(own).cost == pytest.approx(1800)
+    with pytest.raises(ValueError, match="was trained on TSP; the instances are CVRP"):
+        models["TSP"].solve(own)
+    drawn = make_problem("CVRP", 5).generate(np.random.default_rng(0), 1)
+    with pytest.raises(TypeError, match="coords: .*tsp-20.* solves TSP; expected a TSPInstance, got a CVRPInstance"):
+        models["TSP"].solve(drawn)
+
+
+@pytest.mark.parametrize("capacity", [4, 4.0, np.int64(4), np.array([4]), torch.tensor(4), [4]])
+def test_a_number_of_any_library(models, capacity):
+    assert models["CVRP"].solve(LINE, demand=[0, 2, 3], capacity=capacity).cost == pytest.approx(1800)
+
+
+def test_a_column_is_no_number(models):
+    with pytest.raises(ValueError, match="capacity: found 3 values; expected one positive number for the whole inst"):
+        models["CVRP"].solve(LINE, demand=[0, 2, 3], capacity=[4, 4, 4])
 
 
 @pytest.mark.parametrize(

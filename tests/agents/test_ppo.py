@@ -180,11 +180,16 @@ def test_exact_resume(tiny, monkeypatch):
 
 
 def test_a_network_of_ones_own(tiny, monkeypatch):
-    """Resumed bit for bit, with dropout; loaded by its name."""
+    """Resumed bit for bit, without its dropout; loaded by its name."""
     args = replace(tiny, model="deep-sets", steps_per_epoch=2)
     with pytest.raises(ValueError, match="--model 'deep-sets': choose one of attention, or add one of your own to"):
         ppo.main(args)
     monkeypatch.setitem(NETWORKS, "deep-sets", helpers.DeepSets)
+    trainer = ppo.PPOTrainer(args)
+    instance, generator = trainer.draw(0)
+    rollout = ppo.collect(trainer.model, trainer.envs, instance, sampling_choice(generator), args)
+    losses = ppo.minibatch_losses(trainer.model, rollout, torch.arange(4), args)
+    assert losses["approx_kl"].item() == pytest.approx(0, abs=1e-6)  # no dropout: the policy has not changed yet
     folder, _ = check_resumption(monkeypatch, ppo, ppo.PPOTrainer, args, 3)
     assert type(routing_agents.load(folder).network) is helpers.DeepSets
     with pytest.raises(checkpoint.CheckpointError, match="a network of kind 'deep-sets'; add --model deep-sets"):

@@ -437,6 +437,10 @@ def with_columns(*columns, base=CVRP):
             "validate, of a generated instance: raised InvalidInstance: coords: row 0, index",
         ),
         (wrong(TSP, from_uniforms=lambda self, uniforms: (uniforms,)), "generate: is a tuple, expected a TSPInstance"),
+        (
+            wrong(TSP, from_uniforms=lambda self, uniforms: TSP.from_uniforms(self, 0 * uniforms)),
+            "generate: all instances of a batch are the same: does from_uniforms use the uniforms",
+        ),
         (wrong(TSP, validate=lambda *_: None), r"validate: accepts coords of shape \(2, 10, 2, 1\); raise InvalidInst"),
         (
             wrong(TSP, validate=lambda self, i: TSP.validate(self, TSPInstance(np.nan_to_num(i.coords)))),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,8 @@ class TrainedModel:
         Args:
             coords: Coordinates (A, 2), as an array or a list. Row 0 is the depot, if the problem has one. Or a table,
                 such as a DataFrame or a dictionary, with the columns x and y, and others of the problem. Or one
-                instance of the problem, such as `TSPInstance`, in its unit square.
+                instance: the result of `routing_gym.data.from_columns`, or, in its unit square, an instance of the
+                problem such as `TSPInstance`.
             decoding: Decoding strategy. "greedy": one greedy tour. "starts": greedy tours from up to 128 first nodes
                 or, if the first node matters, 128 sampled tours, under the eight symmetries of the square; for
                 stochastic problems one greedy tour. "sampling": 128 sampled tours under these symmetries. "beam":
@@ -118,23 +119,25 @@ class TrainedModel:
                 was trained with `matrices` also solves `distances` without coordinates.
 
         Raises:
+            TypeError: The instance is one of another problem.
             ValueError: A column is missing, unknown, given twice, or holds an invalid value; the message has row, value
                 and remedy.
         """
         given = {key: value for key, value in columns.items() if value is not None}
-        if isinstance(coords, self.problem.instance_type):
+        if is_dataclass(coords):
             return self.solve_instance(coords, given, decoding, seed)
         if isinstance(coords, Mapping) or any(isinstance(name, str) for name in getattr(coords, "columns", ())):
             table = given_columns(coords)
-            if twice := sorted(table.keys() & given.keys()):
-                raise ValueError(f"{', '.join(twice)}: in the table and an argument, too; leave one of them out")
-            given |= table
         elif coords is not None:
             points = as_floats("coords", coords)
             if points.ndim != 2 or points.shape[1] != 2:
                 raise ValueError(f"coords has shape {points.shape}; expected (nodes, 2): x and y of each node")
-            given |= {"x": points[:, 0], "y": points[:, 1]}
-        return self.solve_own(from_columns(self.problem, given), decoding, seed)
+            table = {"x": points[:, 0], "y": points[:, 1]}
+        else:
+            table = {}
+        if twice := sorted(table.keys() & given.keys()):
+            raise ValueError(f"{', '.join(twice)}: in `coords` and in an argument, too; leave one of them out")
+        return self.solve_own(from_columns(self.problem, table | given), decoding, seed)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -158,9 +161,14 @@ class TrainedModel:
     def solve_instance(
         self, instance: Any, others: dict[str, Any], decoding: str | Strategy, seed: int
     ) -> SolvedInstance:
-        """Solve one instance, a batch of one of the problem's instance dataclass."""
+        """Solve one instance: a batch of one of the problem's instance dataclass, or the result of `from_columns`."""
         if others:
             raise ValueError(f"{', '.join(others)}: the instance has its own; leave them out")
+        if isinstance(instance, OwnInstance):
+            return self.solve_own(instance, decoding, seed)
+        if not isinstance(instance, self.problem.instance_type):
+            expected, found = self.problem.instance_type.__name__, type(instance).__name__
+            raise TypeError(f"coords: {self.path} solves {self.problem.name}; expected a {expected}, got a {found}")
         if batch_size(instance) != 1:
             raise ValueError(f"the instance has {batch_size(instance)} rows; solve_batch takes several")
         instance = cast_instance(instance)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from routing_agents.policies.attention.value import CostCritic
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import EVALUATION_STREAM, stream
 from routing_agents.training import distributed
-from routing_gym.arrays import to_backend
+from routing_gym.arrays import cast_instance, to_backend
 from routing_gym.problem import AnyProblem
 
 
@@ -105,12 +106,15 @@ class RolloutBaseline(Baseline):
         model: Policy to freeze.
         seed: Random seed for the evaluation instances.
         size: Number of evaluation instances.
+        generate: Function of `routing_gym.generators.GENERATORS` that draws them.
     """
 
     alpha = 0.05  # significance level
 
-    def __init__(self, problem: AnyProblem, model: PolicyNetwork, seed: int, size: int) -> None:
-        self.problem, self.seed, self.size = problem, seed, size
+    def __init__(
+        self, problem: AnyProblem, model: PolicyNetwork, seed: int, size: int, generate: Callable[..., Any]
+    ) -> None:
+        self.problem, self.seed, self.size, self.generate = problem, seed, size, generate
         self.warm_up: ExponentialBaseline | None = ExponentialBaseline()
         self.redraws = -1  # number of draws of the evaluation instances, minus one
         self.freeze(model)
@@ -131,7 +135,7 @@ class RolloutBaseline(Baseline):
     def draw(self) -> None:
         rng = stream(self.seed, EVALUATION_STREAM, self.redraws)
         device = next(self.frozen.parameters()).device
-        self.instance = to_backend(self.problem.generate(rng, self.size), "torch", str(device))
+        self.instance = to_backend(cast_instance(self.generate(self.problem, rng, self.size)), "torch", str(device))
 
     def evaluate(self, model: PolicyNetwork) -> Tensor:
         return distributed.greedy_cost(model, self.problem, self.instance)

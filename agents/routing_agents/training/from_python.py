@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
+import numpy as np
+
 from routing_agents import cli
 from routing_agents.checkpoint import check_beside_resume, load_run
 from routing_agents.header import converted
@@ -85,10 +87,12 @@ def read_settings(kind: Any, settings: Mapping[str, Any]) -> Any:
     for name, value in settings.items():
         if name in NOT_HERE:
             raise ValueError(f"train uses one process and has no {name}; run {NOT_HERE[name]}")
+        value = plain(value)
         if name in PATHS:
             values[name] = None if value is None else Path(value)
         elif name == "env_kwargs" and isinstance(value, Mapping):
-            values[name] = {key: one if isinstance(one, str) else json.dumps(one) for key, one in value.items()}
+            texts = {key: one if isinstance(one, str) else json.dumps(plain(one)) for key, one in value.items()}
+            values[name] = texts
         elif name in hints:
             values[name] = value if type(value) is hints[name] else converted(hints[name], value, name)
         elif name in of_network:
@@ -100,6 +104,11 @@ def read_settings(kind: Any, settings: Mapping[str, Any]) -> Any:
     if network:
         values["attention"] = replace(values.get("attention", usual.attention), **network)
     return replace(usual, **values)
+
+
+def plain(value: Any) -> Any:
+    """Return a number or an array of NumPy as Python's numbers; other values unchanged."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def initials(name: str) -> str:

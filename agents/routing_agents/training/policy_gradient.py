@@ -25,7 +25,7 @@ def gae(
     advantages = torch.zeros_like(rewards)
     later = torch.zeros_like(next_value)
     for step in reversed(range(len(rewards))):
-        goes_on = (~terminated[step]).float()
+        goes_on = (~terminated[step]).to(rewards.dtype)
         error = rewards[step] + gamma * goes_on * next_value - values[step]
         advantages[step] = later = error + gamma * gae_lambda * goes_on * later
         next_value = values[step]

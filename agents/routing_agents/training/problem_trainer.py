@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from routing_agents import checkpoint, runs
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.model import NETWORKS
 from routing_agents.policies.attention.saved import USUAL
 from routing_agents.policies.protocol import PolicyNetwork
-from routing_agents.training import distributed
 from routing_agents.training.report import Column
 from routing_agents.training.trainer import Trainer
 from routing_gym import render
@@ -60,12 +58,6 @@ class ProblemTrainer(Trainer):
     def own_network(self) -> bool:
         """Whether the user added the network to `NETWORKS`."""
         return self.args.model in NETWORKS.keys() - {USUAL}
-
-    def seed_layers(self) -> None:
-        """Seed torch's generator for this step, from which layers of one's own may draw, as dropout does."""
-        if self.own_network:
-            rng = runs.stream(self.args.seed, runs.LAYER_STREAM, self.step, distributed.rank())
-            torch.manual_seed(int(rng.integers(2**63)))
 
     def describe(self) -> dict[str, Any]:
         return {**({"network": self.args.model} if self.own_network else {}), **super().describe()}

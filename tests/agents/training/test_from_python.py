@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 
 import routing_agents
@@ -12,7 +13,7 @@ TINY |= {"num_heads": 2, "feed_forward_dim": 16}
 
 
 def test_runs_are_trained_resumed_and_loaded(tmp_path):
-    """From text and lists, as users write them."""
+    """From text, lists and NumPy's numbers, as users write them."""
     first = routing_agents.train("routing/TSP-6", **TINY, runs=str(tmp_path), name="first")
     model = routing_agents.load(first)
     assert model.network.config.embed_dim == 16
@@ -22,8 +23,10 @@ def test_runs_are_trained_resumed_and_loaded(tmp_path):
         runs=tmp_path,
         name="second",
         init_from=str(first),
-        sizes=[5, 7],
-        env_kwargs={"prize": "uniform", "max_length": 2.5},
+        sizes=np.array([5, 7]),
+        seed=np.int64(3),
+        learning_rate=np.float64(1e-3),
+        env_kwargs={"prize": "uniform", "max_length": np.float32(2.5)},
     )
     assert routing_agents.load(second).problem.max_length == 2.5
     step = load(second / "last.safetensors")[1]["step"]
