@@ -139,7 +139,7 @@ def split_amounts(
     Pickups are either flags, where 1 marks stops whose demand is picked up, or amounts in addition to the deliveries.
 
     Raises:
-        InvalidInput: A pickup is negative, or belongs to the depot.
+        InvalidInput: A pickup is negative, or belongs to the depot, or to a stop with a delivery that must come first.
     """
     delivery = np.nan_to_num(values["demand"]).copy() if "demand" in values and plain else np.zeros(size)
     pickup = np.zeros(size)
@@ -163,6 +163,9 @@ def split_amounts(
             pickup[ones], delivery[ones] = delivery[ones], 0.0
         else:
             pickup = given.copy()
+        for row in np.flatnonzero((pickup > 0) & (delivery > 0)).tolist() if not mixed else ():
+            told = "with deliveries first, a stop has a delivery or a pickup; use two rows, or leave out the problem"
+            raise table.error(row, headers["pickup"], told)
         if pickup[0]:
             raise table.error(0, headers["pickup"], "the first row is the depot; set it to 0, or put the depot first")
     return delivery, pickup, notes

@@ -35,7 +35,7 @@ def best_place(rules: Rules, unit: tuple[int, ...], route: Route, locked: int, m
         return best_pair(rules, *unit, route, locked, most)
     node = unit[0]
     place: Place = ()
-    delivery, pickup = rules.capacity - rules.delivery[node], rules.capacity - rules.pickup[node]
+    delivery, pickup = rules.capacity - rules.loaded[node], rules.capacity - rules.pickup[node]
     # `most_before` never falls along a route, and `most_after` never rises: no position has less than these loads.
     if node in rules.refused or route.loads[0] > delivery or route.loads[-1] > pickup:
         return most, ()

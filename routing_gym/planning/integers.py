@@ -41,6 +41,7 @@ class Numbers:
     Attributes:
         scale: Integers in a cost of 1.
         dearest: Highest cost per unit of a vehicle.
+        edge: Cost of the longest edge for the dearest vehicle.
         extent: Cost of any routes without fixed costs, and the largest penalty or fixed cost, in integers.
         forbidding: Cost of a forbidden edge.
         unserved: Least price of a stop that must be served.
@@ -51,26 +52,28 @@ class Numbers:
         unit = unit_of(task.costs)
         self.task = task
         if whole is None:
-            costs = [kind.cost_per_unit for kind in task.types or (task,) if kind.cost_per_unit] or [1.0]
+            used = [kind for kind in task.types if vehicles_of(kind)] or [task]
+            costs = [kind.cost_per_unit for kind in used if kind.cost_per_unit] or [1.0]
+            fixed_cost = max(kind.fixed_cost for kind in used)
             self.dearest, cheapest = max(costs), min(costs)
             longest = min(max(COST_SCALE, LEAST_SCALE * self.dearest / cheapest), MOST_SCALE)
             self.scale = longest / (unit * self.dearest)
-            edge = self.scale * self.dearest * task.costs.max()
+            self.edge = edge = float(self.scale * self.dearest * task.costs.max())
             penalties = task.penalty[np.isfinite(task.penalty)]
-            self.extent = len(task.ids) * 2.0 * edge, self.scale * max(task.fixed_cost, penalties.max(initial=0.0))
+            self.extent = len(task.ids) * 2.0 * edge, self.scale * max(fixed_cost, penalties.max(initial=0.0))
             most = float(self.in_scale(penalties).max(initial=0.0))
-            self.unserved = UNSERVED * edge + 2.0 * most + float(self.in_scale(task.fixed_cost))
+            self.unserved = UNSERVED * edge + 2.0 * most + float(self.in_scale(fixed_cost))
             self.forbidding = round(max(FORBIDDEN * longest, OUTWEIGHS * self.unserved))
         else:
             self.dearest, self.scale, self.extent = whole.dearest, whole.scale, whole.extent
-            self.unserved, self.forbidding = whole.unserved, whole.forbidding
+            self.edge, self.unserved, self.forbidding = whole.edge, whole.unserved, whole.forbidding
         self.legs = task.costs * self.scale
         ticks = TICKS / min(1.0, unit_of(task.minutes))
         self.durations = in_ticks(task.minutes, ticks, up=True)
         self.ready, self.service = in_ticks(task.ready, ticks, up=True), in_ticks(task.service, ticks, up=True)
         due = in_ticks(np.where(np.isfinite(task.due), task.due, NEVER), ticks, up=False)
         self.due = np.maximum(due, self.ready)  # a window shorter than a tick would close before it opens
-        self.max_minutes = None if task.max_minutes is None else int(task.max_minutes * ticks + 1e-6)
+        self.max_minutes = None if task.max_minutes is None else int(min(task.max_minutes * ticks + 1e-6, NEVER))
         per_km = self.scale * unit / unit_of(task.km)
         self.km = task.km * per_km
         self.max_km = None if task.max_km is None else task.max_km * per_km

@@ -94,7 +94,8 @@ def parse(table: Table, fleet: Fleet) -> Parsed:
         if name == "pickup" and has_amounts(headers, fleet):
             column = None  # amounts or flags; in PDP, the column of that name holds rows
         if column is not None and column.kind == "node":
-            values[name] = read_nodes(table, header, column, ids, "id" in headers)
+            hint = "; for amounts, give the vehicles a capacity" if name == "pickup" else ""
+            values[name] = read_nodes(table, header, column, ids, "id" in headers, hint)
         elif column is not None and column.kind == "time":
             moments[name] = [read_cell(table, header, row, moment) for row in range(table.num_rows)]
         else:
@@ -165,7 +166,7 @@ def read_cell(table: Table, header: str, row: int, read: Any) -> Any:
         raise table.error(row, header, str(error)) from None
 
 
-def read_nodes(table: Table, header: str, column: Column, ids: tuple[str, ...], has_ids: bool) -> FloatArray:
+def read_nodes(table: Table, header: str, column: Column, ids: tuple[str, ...], has_ids: bool, hint: str) -> FloatArray:
     """Return the rows that a column refers to: by id if stops have ids, otherwise by the number of the row.
 
     Raises:
@@ -182,5 +183,5 @@ def read_nodes(table: Table, header: str, column: Column, ids: tuple[str, ...], 
             rows[row] = none
         else:
             what = "the id of a stop" if has_ids else f"the number of a row, 0 to {table.num_rows - 1}"
-            raise table.error(row, header, f"expected {what}, or an empty cell for none")
+            raise table.error(row, header, f"expected {what}, or an empty cell for none{hint}")
     return rows

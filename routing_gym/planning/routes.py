@@ -65,7 +65,6 @@ class Rules:
         self.service, self.delivery, self.pickup = (x.tolist() for x in (task.service, task.delivery, task.pickup))
         self.sources = [0] * len(task.ids) if task.pickup_at is None else task.pickup_at.tolist()
         self.deliveries = {source: node for node, source in enumerate(self.sources) if source}  # by pickup
-        self.loaded = task.loaded.tolist()
         self.in_order = not task.mixed and bool(task.pickup.any())  # deliveries before pickups
         self.price = task.prices.tolist()
         self.limit(task, 0)
@@ -81,6 +80,7 @@ class Rules:
     def limit(self, task: Task, kind: int) -> None:
         """Set the limits of a task's vehicles."""
         self.task, self.kind = task, kind
+        self.loaded = [0] * len(task.ids) if task.driven else task.loaded.tolist()  # beside what is aboard
         self.ready = task.ready.tolist()
         self.due = [late + SLACK for late in task.due.tolist()]
         self.ready[0], self.due[0] = self.ready[task.depot], self.due[task.depot]
@@ -116,7 +116,7 @@ class Rules:
             return None
         if self.deliveries and not self.paired(stops):
             return None
-        load, before = sum(self.loaded[node] for node in stops), 0
+        load, before = self.task.aboard + sum(self.loaded[node] for node in stops), 0
         if checked and load > self.capacity:  # the most frequent reason, checked before all others that take long
             return None
         made = Route(stops, num_deliveries, self.kind)

@@ -267,12 +267,11 @@ class Search:
         for unit in rules.units(self.ordered(gone)):
             most, chosen = NEVER if unit[0] in self.forced else rules.price_of(unit), -1
             place: Place = ()
-            loaded = rules.loaded[unit[0]]
             for k, route in enumerate(routes):
                 if draw() < BLINK or (not route.nodes and used >= rules.most_routes):
                     continue
                 kind = kinds[route.kind]
-                if route.loads[0] + loaded > kind.capacity:  # the most frequent reason, which needs no cache
+                if route.loads[0] + kind.loaded[unit[0]] > kind.capacity:  # the most frequent reason
                     continue
                 head = locked[k] if k < len(locked) else 0
                 extra, at = route.places.get((unit[0], head)) or place_of(kind, unit, route, head)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import accumulate
@@ -78,6 +78,8 @@ class Task:
         driven: In `types`, of a vehicle that has left: the depot and the stops that stay at the head of its route, with
             the times of these visits; if it is on its way back, or there, also the return. Such a type has one
             vehicle.
+        aboard: In such a type, units on board when the vehicle left its depot, times `units`, also those for stops that
+            it does not visit any more.
         values: Values of the table by the names of the problem's columns.
         numbers: Values per instance, by name.
         clock: Format of times: minutes, HH:MM, or with the date.
@@ -119,6 +121,7 @@ class Task:
     max_minutes: float | None = None
     open: bool = False
     driven: tuple[Driven, ...] = ()
+    aboard: int = 0
     values: Mapping[str, FloatArray] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
     clock: Literal["minutes", "clock", "iso"] = "minutes"
@@ -145,6 +148,10 @@ class Task:
     def loaded(self) -> IntArray:
         """Units on board for each stop when a vehicle leaves its depot, times `units`: int64 (A,)."""
         return self.delivery if self.pickup_at is None else np.where(self.pickup_at > 0, 0, self.delivery)
+
+    def load(self, stops: Sequence[int]) -> int:
+        """Return the units on board when a vehicle with these stops leaves its depot, times `units`."""
+        return self.aboard if self.driven else int(self.loaded[list(stops)].sum())
 
     @property
     def timed(self) -> bool:

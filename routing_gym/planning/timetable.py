@@ -180,7 +180,7 @@ def timetable(
     """
     opens = float(task.ready[nodes[0]]) if nodes[0] in task.depots else 0.0
     time, km, driven = opens if leaves is None else leaves, 0.0, 0.0
-    load = int(task.loaded[list(nodes[1:])].sum())
+    load = task.load(nodes[1:])
     visits = []
     ends = [*nodes, nodes[0]] if closed else list(nodes)
     for k, node in enumerate(ends):
@@ -266,8 +266,9 @@ def explain(rules: Rules, routes: list[list[int]], node: int, without: Callable[
             kind = min(late, key=lambda kind: kind.least_duration(unit) - kind.max_minutes)
             least, longest = kind.least_duration(unit), kind.max_minutes
             return told("duration", f"{least:g} minutes there and back; a vehicle may be away for {longest:g}")
-        end = "done" if task.open else "back"
-        return told("window", f"no vehicle that leaves as early as possible is there, or {end}, in time")
+        if any(kind.route((*kind.head, *unit)) is not None for kind in without("window").kinds):
+            end = "done" if task.open else "back"
+            return told("window", f"no vehicle that leaves as early as possible is there, or {end}, in time")
     all_used = sum(bool(nodes) for nodes in routes) >= rules.most_routes
     vehicles = (
         f"all {rules.most_routes} vehicles are in use; one more could serve it" if all_used else "vehicles are left"

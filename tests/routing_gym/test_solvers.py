@@ -1333,3 +1333,28 @@ def test_a_failed_write_leaves_the_old_file(counting, tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match="solutions are not kept for later runs: no space left"):
         assert not counting.solve(problem, instance, num_workers=0, cache=tmp_path).failed.any()
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
+
+
+def fleet_of(problem, counts, costs):
+    """Return an instance whose vehicles have no fixed costs."""
+    instance, zeros = problem.generate(np.random.default_rng(1), 1), [0] * problem.num_nodes
+    return replace(
+        instance,
+        num_vehicles=np.array([[*counts, *zeros]]),
+        cost_per_length=np.array([[*costs, *zeros]], np.float32),
+        fixed_cost=np.zeros_like(instance.fixed_cost),
+    )
+
+
+def test_pyvrp_does_not_overload_a_cheap_vehicle():
+    """One vehicle costs a ten-thousandth of the others, and cannot serve all customers."""
+    problem = make_problem("HFOVRP", 6)
+    solved = PyVRP(iterations=200, time_limit=60).solve(problem, fleet_of(problem, [6, 0, 1], [1e4, 0, 1]))
+    assert solved.status == ("feasible",)
+
+
+def test_pyvrp_ignores_vehicles_that_do_not_exist():
+    problem = make_problem("HFVRP", 12)
+    solver, fleets = PyVRP(iterations=50), [fleet_of(problem, [0, 12, 12], [cost, 1, 2]) for cost in (1, 1e8)]
+    first, second = (solver.solve(problem, fleet).actions for fleet in fleets)
+    assert (first == second).all()

@@ -198,7 +198,8 @@ def run_each(
     if isinstance(solver, TrainedModel) or solver == "trained":
         return trained(rules, seconds, seed, beginning, told, solver)
     if solver != "auto":
-        return [classical(rules, solver, seconds, seed, told)]
+        found = [classical(rules, solver, seconds, seed, told)]
+        return [*found, candidate(rules, "start", beginning.routes)] if beginning.routes else found
     rival = plans.strongest(rules.task)
     missing = 'no classical solver is installed to compare with: pip install ".[solvers]"'
     notes: tuple[str, ...] = () if rival else (missing,)

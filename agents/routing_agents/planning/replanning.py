@@ -46,13 +46,29 @@ class Previous:
         stops: Ids of each route's stops.
         times: Arrival, start of service, service and departure, in minutes, at the start of each route, at its stops,
             and at its end, if the vehicle returns.
+        loads: Amount on board at the start of each route, in the unit of the table.
         origin: Midnight from which times are counted.
     """
 
     vehicles: tuple[str, ...]
     stops: tuple[tuple[str, ...], ...]
     times: tuple[tuple[Times, ...], ...]
+    loads: tuple[float, ...]
     origin: datetime | None
+
+    def since(self, origin: datetime | None) -> Previous:
+        """Return the plan with times that count from another midnight.
+
+        Raises:
+            InvalidInput: Only one of the two has dates, or a time zone.
+        """
+        if self.origin == origin:
+            return self
+        if self.origin is None or origin is None or (self.origin.tzinfo is None) != (origin.tzinfo is None):
+            raise InvalidInput("start: only one of plan and stops has dates or a time zone; write both in the same way")
+        shift = (self.origin - origin).total_seconds() / 60
+        times = (tuple((a + shift, b + shift, c, d + shift) for a, b, c, d in route) for route in self.times)
+        return replace(self, times=tuple(times), origin=origin)
 
 
 def read_previous(start: Any) -> Previous:
@@ -69,7 +85,9 @@ def read_previous(start: Any) -> Previous:
             tuple((one.arrival, one.start, one.service, one.departure) for one in route.visits)
             for route in start.routes
         )
-        return Previous(tuple(route.vehicle for route in start.routes), stops, times, start.task.origin)
+        names = tuple(route.vehicle for route in start.routes)
+        amounts = tuple(route.visits[0].load for route in start.routes)
+        return Previous(names, stops, times, amounts, start.task.origin)
     if not isinstance(start, str | Path):
         raise InvalidInput(
             f"start: found {type(start).__name__}; expected a plan that solve returned, or its JSON file"
@@ -80,11 +98,13 @@ def read_previous(start: Any) -> Previous:
         vehicles: list[str] = []
         done: list[tuple[str, ...]] = []
         driven: list[tuple[Times, ...]] = []
+        loads: list[float] = []
         for route in document["routes"]:
             visits = route["visits"]
             last = len(visits) - (len(visits) > 1 and visits[-1]["row"] == visits[0]["row"])
             vehicles.append(str(route["vehicle"]))
             done.append(tuple(str(visit["id"]) for visit in visits[1:last]))
+            loads.append(float(visits[0]["load"]))
             columns = ([float(one[key]) for one in visits] for key in TIMES)
             driven.append(tuple(zip(*columns, strict=True)))
         origin = None if document["origin"] is None else datetime.fromisoformat(document["origin"])
@@ -92,7 +112,7 @@ def read_previous(start: Any) -> Previous:
         if isinstance(error, InvalidFile):
             raise
         raise InvalidFile(path, None, f"no plan that --json wrote ({type(error).__name__}: {error})") from None
-    previous = Previous(tuple(vehicles), tuple(done), tuple(driven), origin)
+    previous = Previous(tuple(vehicles), tuple(done), tuple(driven), tuple(loads), origin)
     if fault := fault_of(previous):
         raise InvalidFile(path, None, f"no plan that --json wrote ({fault})")
     return previous
@@ -108,6 +128,8 @@ def fault_of(previous: Previous) -> str:
             if not (math.isfinite(departure) and now <= arrival <= start and 0 <= service <= departure - start + SLACK):
                 return f"vehicle {vehicle}: times are negative, or before those of the previous stop"
             now = departure - SLACK
+        if not 0 <= previous.loads[number] < math.inf:
+            return f"vehicle {vehicle}: its load is no amount"
     return ""
 
 
@@ -140,6 +162,7 @@ def read_beginning(task: Task, start: Any, fixed: Any) -> tuple[Task, Beginning]
     if fixed is None:
         order = sorted(left, key=lambda vehicle: numbers.get(vehicle, len(numbers)))
         return task, Beginning(tuple(left[vehicle] for vehicle in order))
+    previous = previous.since(task.origin)
     now = time_of(previous, fixed)
     counts = fixed_counts(previous, fixed) if now is None else counts_at(previous, now)
     for vehicle, stops, count in zip(previous.vehicles, previous.stops, counts, strict=True):
@@ -177,7 +200,7 @@ def split(
     """
     carried = task.loaded > 0
     gone = {previous.vehicles[k]: k for k, count in enumerate(counts) if count}
-    aboard = [row for vehicle in gone for row in rows[vehicle]]
+    kept = [row for vehicle in gone for row in rows[vehicle]]
     types = []
     for vehicle, k in gone.items():
         base, times, own = task.driven_by(numbers[vehicle]), previous.times[k], list(rows[vehicle])
@@ -191,13 +214,14 @@ def split(
                 may = np.zeros_like(carried)
                 driven += [Driven(base.depot, *at) for at in times[len(visited) :]]
         may[own] = True
-        types.append(replace(base, count=1, vehicles=(vehicle,), allowed=may, driven=tuple(driven)))
+        aboard = max(round(previous.loads[k] * task.units), base.load(own))
+        types.append(replace(base, count=1, vehicles=(vehicle,), allowed=may, driven=tuple(driven), aboard=aboard))
     for number, base in enumerate(task.types or (task,)):
         free = [name for name, k in numbers.items() if task.type_of(k) == number and name not in gone]
         if not free:
             continue
         may = np.ones_like(carried) if base.allowed is None else base.allowed.copy()
-        may[[row for row in aboard if carried[row]]] = False
+        may[[row for row in kept if carried[row]]] = False
         ready = base.ready.copy()
         if now is not None:
             ready[base.depot] = min(max(ready[base.depot], now), base.due[base.depot])

@@ -66,7 +66,7 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
 
     def run(required: Any, share: float, start: Any = None, most: float | None = None) -> Any:
         data, late = pyvrp_data(pyvrp, numbers, required), runtime(share * seconds)
-        return search(data, lambda cost: stop() or late(cost), seed, most or largest_penalty(data), start)
+        return search(data, lambda cost: stop() or late(cost), seed, most or largest_penalty(data, numbers.edge), start)
 
     if task.count is None:
         return routes_of(numbers, run(must, 1.0).best.routes())
@@ -138,7 +138,7 @@ def solve_ortools(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fa
     add_loads(routing, manager, task, fleet)
     if numbers.max_km is not None:
         fine = numbers.dearest  # as fine as for costs of 1
-        limits = [int(fine * (one.max_km or 0.0) + 1e-6) for one in fleet]
+        limits = [int(min(fine * (one.max_km or 0.0) + 1e-6, NEVER)) for one in fleet]
         km = routing.RegisterTransitMatrix(rounded_up(fine * numbers.km).tolist())
         routing.AddDimensionWithVehicleCapacity(km, 0, limits, True, "km")
     for node in task.stops:

@@ -41,12 +41,13 @@ class Run(Protocol):
         data: PyVRP's data.
         share: Share of the time limit, at most the remaining time.
         first: Whether to return the first feasible routes.
+        edge: See `largest_penalty`.
 
     Raises:
         NoTourError: No feasible routes were found.
     """
 
-    def __call__(self, data: Any, share: float = 1.0, first: bool = False) -> list[Any]: ...
+    def __call__(self, data: Any, share: float = 1.0, first: bool = False, edge: float = 0.0) -> list[Any]: ...
 
 
 def orienteering(pyvrp: Any, problem: OP, instance: Any, run: Run) -> list[int]:
@@ -109,7 +110,7 @@ def vehicle_routing(pyvrp: Any, problem: AnyProblem, instance: Any, run: Run) ->
     numbers = Numbers(task)
     if len(task.depots) == 1 and task.pickup_at is None and problem.visits_all:
         serve_alone(numbers)
-    routes = run(pyvrp_data(pyvrp, numbers, np.isinf(task.penalty)))
+    routes = run(pyvrp_data(pyvrp, numbers, np.isinf(task.penalty)), edge=numbers.edge)
     starts, stops = [task.depots[route.start_depot()] for route in routes], routes_of(numbers, routes)
     return join_routes(zip(starts, stops, strict=True), ends=sum(map(len, stops)) < problem.num_nodes)
 
@@ -165,12 +166,12 @@ class PyVRP(RowSolver):
         stop = require("pyvrp.stop", "solvers")
         ends = time.monotonic() + self.time_limit
 
-        def run(data: Any, share: float = 1.0, first: bool = False) -> list[Any]:
+        def run(data: Any, share: float = 1.0, first: bool = False, edge: float = 0.0) -> list[Any]:
             share = share if self.iterations is None else 1.0
             limits = [stop.MaxRuntime(max(0.0, min(share * self.time_limit, ends - time.monotonic())))]
             limits += [stop.MaxIterations(self.iterations)] if self.iterations is not None else []
             limits += [stop.FirstFeasible()] if first else []
-            result = search(data, stop.MultipleCriteria(limits), seed, largest_penalty(data))
+            result = search(data, stop.MultipleCriteria(limits), seed, largest_penalty(data, edge))
             if not result.is_feasible():
                 raise NoTourError("PyVRP found no feasible tour within the time limit")
             return list(result.best.routes())

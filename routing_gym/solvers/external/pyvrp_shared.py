@@ -61,14 +61,19 @@ def one_depot(
     )
 
 
-def largest_penalty(data: Any) -> float:
+def largest_penalty(data: Any, edge: float = 0.0) -> float:
     """Return the largest penalty per unit of excess.
 
-    No vehicle or prize is worth a unit of load above the capacity, unless sums of penalties would overflow.
+    No vehicle, edge or prize is worth a unit of load above the capacity, unless sums of penalties would overflow.
+
+    Args:
+        data: PyVRP's data.
+        edge: Cost of the longest edge, if the costs of vehicles are in the matrices.
     """
     kinds = data.vehicle_types()
     lengths = max(1, *(kind.unit_distance_cost for kind in kinds)) * MAX_PENALTY
-    worth = max(0, *(kind.fixed_cost for kind in kinds), *(one.prize for one in (*data.clients(), *data.shipments())))
+    prizes = (one.prize for one in (*data.clients(), *data.shipments()))
+    worth = max(edge, *(kind.fixed_cost for kind in kinds), *prizes)
     limited = any(kind.max_distance < NEVER for kind in kinds)
     matrices = [*data.duration_matrices(), *(data.distance_matrices() if limited else ())]
     longest = max(1, *(int(matrix.max()) for matrix in matrices))

@@ -105,6 +105,20 @@ def test_the_order_of_pickups(columns, problem, rules):
     assert plan.cost == pytest.approx({"VRPMB": 70, "VRPB": 99.28}[rules], abs=0.01)
 
 
+def test_a_stop_with_both_amounts_needs_an_order():
+    stops = {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 4, 4], "pickup": [0, 3, 0]}
+    with pytest.raises(
+        ValueError, match="row 1, column pickup: found 3; with deliveries first, a stop has a delivery or"
+    ):
+        read_task(stops, vehicles={"capacity": 20}, problem="VRPB")
+
+
+def test_amounts_need_a_capacity():
+    stops = {"x": [0, 1, 2], "y": [0, 0, 0], "pickup": [0, 2, 7]}
+    with pytest.raises(ValueError, match="found 7; expected the number of a row, .*; for amounts, give the vehicles a"):
+        read_task(stops, vehicles=2)
+
+
 @pytest.mark.parametrize(("problem", "is_open", "told"), [("CVRP", True, "return to"), ("OVRP", False, "stay at")])
 def test_open_contradicts_the_problem(problem, is_open, told):
     stops = {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 1, 1]}

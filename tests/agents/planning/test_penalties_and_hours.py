@@ -107,6 +107,14 @@ def test_solvers_of_one_problem_say_what_they_ignore(changes, vehicles, omitted)
     )
 
 
+@pytest.mark.parametrize("solver", PLANNERS)
+@pytest.mark.parametrize("limit", ["max_duration", "max_length"])
+def test_a_limit_may_be_huge(solver, limit):
+    stops = {"x": [0, 10, 20], "y": [0, 0, 0], "demand": [0, 4, 4]}
+    fleet = {"count": 1, "capacity": 20, limit: 2e16}
+    assert routing_agents.solve(stops, vehicles=fleet, seconds=0.1, solver=solver).cost == pytest.approx(40)
+
+
 def test_reasons_of_many_stops_are_found_at_once(monkeypatch):
     """Rules without a limit, a table of all pairs of stops, are made once for all stops that are left out."""
     made = []

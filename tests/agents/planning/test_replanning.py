@@ -120,7 +120,7 @@ def test_waiting_at_the_last_stop_is_no_service(tmp_path):
 def test_who_is_about_to_leave_has_not_left():
     """From the depot at 480, from A at 495: at these moments the next stop is not fixed yet."""
     times = ((480.0, 480.0, 0.0, 480.0), (490.0, 490.0, 5.0, 495.0), (550.0, 550.0, 0.0, 550.0))
-    previous = Previous(("1",), (("A", "B"),), (times,), None)
+    previous = Previous(("1",), (("A", "B"),), (times,), (0.0,), None)
     assert [counts_at(previous, now) for now in (480, 481, 495, 496)] == [[0], [1], [1], [2]]
 
 
@@ -157,3 +157,52 @@ def test_random_days(seed):
         assert (
             max(one.load for one in route.visits) <= dict(zip("abcd", vehicles["capacity"], strict=True))[route.vehicle]
         )
+
+
+def test_goods_that_are_not_delivered_stay_on_board():
+    """B closes after its six units were loaded: with the four for A, the van has no room for ten from P.
+
+    The second plan still counts them, also from its JSON file.
+    """
+    stops = {"id": ["D", "A", "B", "P"], "x": [0, 10, 20, 30], "y": [0] * 4, "demand": [0, 4, 6, 0]}
+    stops |= {"pickup": [0, 0, 0, 10], "latest": [500] * 4}
+    van = {"name": ["v1"], "count": [1], "capacity": [10]}
+    plan = routing_agents.solve(stops, vehicles=van, solver="search", seconds=0.1)
+    assert [visit.id for visit in plan.routes[0].stops] == ["A", "B", "P"]
+    closed = stops | {"latest": [500, 500, 15, 500]}
+    for _ in range(2):
+        plan = routing_agents.solve(closed, vehicles=van, start=plan, fixed=5, seconds=0.1)
+        assert [visit.load for visit in plan.routes[0].visits] == [10, 6, 6]
+        assert [stop.id for stop in plan.unserved] == ["B", "P"]
+        assert plan.unserved[1].reason == "capacity"
+    cancelled = {key: [value for k, value in enumerate(values) if k != 2] for key, values in stops.items()}
+    plan = routing_agents.solve(cancelled, vehicles=van, start=plan, fixed=5, seconds=0.1)
+    assert plan.routes[0].visits[0].load == 10
+
+
+def test_times_count_from_the_same_midnight(tmp_path):
+    """A stop of the day before is added; what was driven keeps its date, and nobody leaves before the fixed time."""
+    stops = {"id": ["D", "A", "B"], "x": [0, 10, 20], "y": [0] * 3, "demand": [0, 1, 1]}
+    stops |= {"earliest": ["2026-05-05T08:00"] * 3, "latest": ["2026-05-05T18:00"] * 3}
+    vans = {"name": ["v1", "v2"], "count": [1, 1], "capacity": [10, 10]}
+    plan = routing_agents.solve(stops, vehicles=vans, solver="search", seconds=0.1)
+    added = {"id": "E", "x": 5, "y": 5, "demand": 1, "earliest": "2026-05-04T08:00", "latest": "2026-05-05T18:00"}
+    more = {key: [*values, added[key]] for key, values in stops.items()}
+    plan.to_json(tmp_path / "plan.json")
+    for start in (plan, tmp_path / "plan.json"):
+        later = routing_agents.solve(more, vehicles=vans, start=start, fixed="2026-05-05T08:05", seconds=0.1)
+        first, *others = later.routes
+        assert later.task.at(first.visits[0].departure) == "2026-05-05T08:00"
+        assert all(later.task.at(route.visits[0].departure) >= "2026-05-05T08:05" for route in others)
+    undated = stops | {"earliest": ["08:00"] * 3, "latest": ["18:00"] * 3}
+    with pytest.raises(ValueError, match="start: only one of plan and stops has dates or a time zone"):
+        routing_agents.solve(undated, vehicles=vans, start=plan, fixed="2026-05-05T08:05", seconds=0.1)
+
+
+def test_no_solver_returns_a_worse_plan_than_the_start():
+    rng = np.random.default_rng(0)
+    stops = {"x": rng.random(40), "y": rng.random(40), "demand": [0] + [1] * 39}
+    plan = routing_agents.solve(stops, vehicles={"capacity": 9}, solver="search", seconds=0.5)
+    found = routing_agents.solve(stops, vehicles={"capacity": 9}, start=plan, solver="nearest-neighbour", seconds=0.1)
+    assert found.cost <= plan.cost
+    assert found.solver == "start"
