@@ -108,7 +108,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     instead of the ending, and (TSP, ATSP) for a line ``name : cost`` in a file `solutions` of the same folder.
 
     Args:
-        path: File to read; its contents, not its ending, decide the format.
+        path: File to read; its contents, not its ending, decide the format. Other functions read .npz, .csv and .pkl.
         max_nodes: Maximum number of nodes; with explicit distances, more than 2,000 are refused in any case.
             `distances` take 4 bytes for each pair of nodes.
         max_matrix_nodes: Maximum number of nodes with which TSP, TSPFE and CVRP instances get `distances`; larger ones

@@ -359,7 +359,7 @@ class AttentionModel(Encoder, PolicyNetwork):
 
 
 NETWORKS: dict[str, type[AttentionModel]] = {"attention": AttentionModel}
-"""Networks by the names that `am_reinforce.py --model` takes. Add a subclass of your own by a new name."""
+"""Networks by the names that `--model` of the training scripts takes. Add a subclass of your own by a new name."""
 
 
 def make_network(name: str, features: Features, config: ModelConfig, generator: torch.Generator) -> AttentionModel:
