@@ -76,12 +76,13 @@ def omitted(task: Task, problem: str, num_routes: int) -> list[str]:
         num_routes: Number of routes of its solution.
     """
     limited = "max_length" in {column.name for column in columns_of(problem)}
+    both = np.minimum(task.delivery, task.pickup)
     asked = {
         "types of vehicles": bool(task.types),
         "costs of vehicles": task.priced and not task.types,
         "the number of vehicles": task.count is not None and num_routes > task.count,
         "penalties": bool(np.isfinite(task.penalty[task.stops]).any()),
-        "pickups at the stops of deliveries": task.pickup_at is None and bool((task.delivery * task.pickup).any()),
+        "pickups at the stops of deliveries": task.pickup_at is None and bool((both > 0).any()),
         "max_length": task.max_km is not None and not limited,
         "max_duration": any(kind.max_minutes is not None for kind in task.types or (task,)),
     }
