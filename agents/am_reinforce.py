@@ -430,8 +430,13 @@ class ReinforceTrainer(ProblemTrainer):
         if self.average is not None:
             self.average.update(self.model, self.step + 1)
         cost, baseline, entropy = means.double()
-        told = {"cost": cost, "baseline": baseline, "entropy": entropy, "gradient_norm": norm.double()}
-        return told | {"learning_rate": self.learning_rate}
+        return {
+            "cost": cost,
+            "baseline": baseline,
+            "entropy": entropy,
+            "gradient_norm": norm.double(),
+            "learning_rate": self.learning_rate,
+        }
 
     def batch(self) -> tuple[AnyProblem, Any]:
         problem = self.batch_problem(self.step)

@@ -135,7 +135,7 @@ class VehicleRouting(Problem[InstanceT, StateT]):
             row, node = map(int, np.argwhere(bad)[0])
             raise InvalidInstance(
                 f"demand: row {row}, customer {node + self.num_depots} has demand {customers[row, node]}, "
-                f"expected {self.min_demand} to the capacity {instance.capacity[row]}; divide larger customers"
+                f"expected {self.min_demand} to the capacity {instance.capacity[row]}; split larger ones"
             )
 
     def observe_static(self, instance: InstanceT) -> dict[str, Array]:

@@ -287,3 +287,9 @@ def test_a_loaded_model_is_no_part_of_its_file(models, tmp_path):
         file.seek(-100_000, os.SEEK_END)
         file.write(bytes(100_000))
     assert all(torch.equal(one, two) for one, two in zip(before, loaded.network.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("name", [None, 50])
+def test_a_name_is_a_text_or_a_path(name):
+    with pytest.raises(TypeError, match=f"name: expected a problem and a size such as 'TSP-50', or a path; got {name}"):
+        routing_agents.load(name)

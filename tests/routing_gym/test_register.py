@@ -235,8 +235,16 @@ def test_numbers_of_a_problem_without_an_option(tmp_path, monkeypatch):
     assert solved.cost == pytest.approx(2)
 
 
+@pytest.mark.parametrize(("suffix", "reader"), [(".csv", "read_csv"), (".pkl", "load_pickle")])
+def test_other_files_are_read_by_other_functions(suffix, reader):
+    with pytest.raises(data.UnsupportedFile, match=f"{suffix} files are read by `routing_gym.data.{reader}`"):
+        data.read_instance(f"own{suffix}")
+
+
 def test_archives_are_read_by_another_function(tmp_path):
     problem = make_problem("TSP", 5)
     data.save_npz(tmp_path / "five.npz", problem, problem.generate(np.random.default_rng(0), 2))
     with pytest.raises(data.UnsupportedFile, match=".npz files are read by `routing_gym.data.load_npz`"):
         data.read_instance(tmp_path / "five.npz")
+    with pytest.raises(TypeError, match=r"problem: expected a Problem such as TSP\(50\), got TSPInstance"):
+        data.save_npz(tmp_path / "swapped.npz", problem.generate(np.random.default_rng(0), 2), problem)

@@ -1358,3 +1358,11 @@ def test_pyvrp_ignores_vehicles_that_do_not_exist():
     solver, fleets = PyVRP(iterations=50), [fleet_of(problem, [0, 12, 12], [cost, 1, 2]) for cost in (1, 1e8)]
     first, second = (solver.solve(problem, fleet).actions for fleet in fleets)
     assert (first == second).all()
+
+
+def test_negative_seeds_and_batches_are_refused():
+    problem = make_problem("TSP", 5)
+    with pytest.raises(ValueError, match="generate: batch_size must not be negative, got -1"):
+        problem.generate(np.random.default_rng(0), -1)
+    with pytest.raises(ValueError, match="seed must be an integer of at least 0, got -1"):
+        NearestNeighbour().solve(problem, problem.generate(np.random.default_rng(0), 1), seed=-1)

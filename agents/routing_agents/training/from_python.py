@@ -91,8 +91,8 @@ def read_settings(kind: Any, settings: Mapping[str, Any]) -> Any:
         if name in PATHS:
             values[name] = None if value is None else Path(value)
         elif name == "env_kwargs" and isinstance(value, Mapping):
-            texts = {key: one if isinstance(one, str) else json.dumps(plain(one)) for key, one in value.items()}
-            values[name] = texts
+            given = {key: plain(one) for key, one in value.items()}
+            values[name] = {key: one if isinstance(one, str) else json.dumps(one) for key, one in given.items()}
         elif name in hints:
             values[name] = value if type(value) is hints[name] else converted(hints[name], value, name)
         elif name in of_network:

@@ -127,3 +127,9 @@ def test_open_contradicts_the_problem(problem, is_open, told):
     ):
         read_task(stops, vehicles={"capacity": 9, "open": is_open}, problem=problem)
     assert read_task(stops, vehicles={"capacity": 9, "open": not is_open}, problem=problem).open is not is_open
+
+
+@pytest.mark.parametrize("vehicles", [2.5, [3, 4]])
+def test_what_vehicles_may_be(vehicles):
+    with pytest.raises(ValueError, match="vehicles: found .*, a dictionary of columns, or a whole number of vehicles"):
+        read_task({"x": [0, 1], "y": [0, 1], "demand": [0, 1]}, vehicles=vehicles)
