@@ -159,10 +159,10 @@ def test_random_days(seed):
         )
 
 
-def test_goods_that_are_not_delivered_stay_on_board():
+def test_goods_that_are_not_delivered_stay_on_board(tmp_path):
     """B closes after its six units were loaded: with the four for A, the van has no room for ten from P.
 
-    The second plan still counts them, also from its JSON file.
+    A third plan, which continues the JSON file of the second one, still counts them.
     """
     stops = {"id": ["D", "A", "B", "P"], "x": [0, 10, 20, 30], "y": [0] * 4, "demand": [0, 4, 6, 0]}
     stops |= {"pickup": [0, 0, 0, 10], "latest": [500] * 4}
@@ -170,8 +170,9 @@ def test_goods_that_are_not_delivered_stay_on_board():
     plan = routing_agents.solve(stops, vehicles=van, solver="search", seconds=0.1)
     assert [visit.id for visit in plan.routes[0].stops] == ["A", "B", "P"]
     closed = stops | {"latest": [500, 500, 15, 500]}
-    for _ in range(2):
-        plan = routing_agents.solve(closed, vehicles=van, start=plan, fixed=5, seconds=0.1)
+    for start in (plan, tmp_path / "plan.json"):
+        plan = routing_agents.solve(closed, vehicles=van, start=start, fixed=5, seconds=0.1)
+        plan.to_json(tmp_path / "plan.json")
         assert [visit.load for visit in plan.routes[0].visits] == [10, 6, 6]
         assert [stop.id for stop in plan.unserved] == ["B", "P"]
         assert plan.unserved[1].reason == "capacity"
