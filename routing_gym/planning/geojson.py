@@ -33,7 +33,8 @@ def plan_json(plan: PlanData) -> str:
             asdict(visit) | {"arrival_time": task.at(visit.arrival), "departure_time": task.at(visit.departure)}
             for visit in route.visits
         ]
-        routes.append({"vehicle": route.vehicle, "km": route.km, "minutes": route.minutes, "visits": visits})
+        about = {"vehicle": route.vehicle, "km": route.km, "minutes": route.minutes, "goods_for": route.goods_for}
+        routes.append(about | {"visits": visits})
     document = {
         "problem": task.problem,
         "summary": task.sentence,

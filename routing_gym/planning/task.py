@@ -80,6 +80,7 @@ class Task:
             vehicle.
         aboard: In such a type, units on board when the vehicle left its depot, times `units`, also those for stops that
             it does not visit any more.
+        goods_for: In such a type, the ids of these stops and of all others whose goods the vehicle left with.
         values: Values of the table by the names of the problem's columns.
         numbers: Values per instance, by name.
         clock: Format of times: minutes, HH:MM, or with the date.
@@ -122,6 +123,7 @@ class Task:
     open: bool = False
     driven: tuple[Driven, ...] = ()
     aboard: int = 0
+    goods_for: tuple[str, ...] = ()
     values: Mapping[str, FloatArray] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
     clock: Literal["minutes", "clock", "iso"] = "minutes"

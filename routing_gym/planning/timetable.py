@@ -51,10 +51,17 @@ class Visit:
 
 @dataclass(frozen=True)
 class PlannedRoute:
-    """One vehicle's route; the first visit is the depot, and so is the last if the vehicle returns."""
+    """One vehicle's route; the first visit is the depot, and so is the last if the vehicle returns.
+
+    Attributes:
+        vehicle: Name of the vehicle.
+        visits: Its visits.
+        goods_for: Ids of the stops whose goods it leaves with; after re-planning, it may not visit all of them.
+    """
 
     vehicle: str
     visits: tuple[Visit, ...]
+    goods_for: tuple[str, ...]
 
     @property
     def stops(self) -> tuple[Visit, ...]:
@@ -214,7 +221,8 @@ def timetable(
                 driven,
             )
         )
-    return PlannedRoute(vehicle, tuple(visits))
+    loaded = tuple(task.ids[node] for node in nodes[1:] if task.loaded[node])
+    return PlannedRoute(vehicle, tuple(visits), task.goods_for if task.driven else loaded)
 
 
 def explained(rules: Rules, routes: list[list[int]], absent: Iterable[int]) -> tuple[Unserved, ...]:
@@ -245,12 +253,12 @@ def explain(rules: Rules, routes: list[list[int]], node: int, without: Callable[
         price = sum(task.penalty[list(unit)].tolist())
         return told("price", f"its detour costs more than its penalty of {price:g} {task.unit}")
     serving = [kind for kind in rules.kinds if kind.refused.isdisjoint(unit)]
+    largest = max(math.inf if kind.task.capacity is None else kind.capacity for kind in serving or rules.kinds)
+    if amount > largest:
+        return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(largest):g}")
     if not serving:
         pair = "no vehicle may serve both this stop and the other one of its pair"
         return told("fleet", "all vehicles that may serve it have left, without its goods" if len(unit) == 1 else pair)
-    largest = max((math.inf if kind.task.capacity is None else kind.capacity for kind in serving), default=0)
-    if amount > largest:
-        return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(largest):g}")
     roomy = [kind for kind in serving if kind.capacity >= amount]
     ways = [[kind.task.depot, *unit] + [kind.task.depot] * (not task.open) for kind in roomy]
     lengths = [float(task.km[way[:-1], way[1:]].sum()) for way in ways]

@@ -47,6 +47,7 @@ class Previous:
         times: Arrival, start of service, service and departure, in minutes, at the start of each route, at its stops,
             and at its end, if the vehicle returns.
         loads: Amount on board at the start of each route, in the unit of the table.
+        goods: Ids of the stops whose goods are then on board; the route may not visit all of them.
         origin: Midnight from which times are counted.
     """
 
@@ -54,6 +55,7 @@ class Previous:
     stops: tuple[tuple[str, ...], ...]
     times: tuple[tuple[Times, ...], ...]
     loads: tuple[float, ...]
+    goods: tuple[tuple[str, ...], ...]
     origin: datetime | None
 
     def since(self, origin: datetime | None) -> Previous:
@@ -87,7 +89,8 @@ def read_previous(start: Any) -> Previous:
         )
         names = tuple(route.vehicle for route in start.routes)
         amounts = tuple(route.visits[0].load for route in start.routes)
-        return Previous(names, stops, times, amounts, start.task.origin)
+        loaded = tuple(route.goods_for for route in start.routes)
+        return Previous(names, stops, times, amounts, loaded, start.task.origin)
     if not isinstance(start, str | Path):
         raise InvalidInput(
             f"start: found {type(start).__name__}; expected a plan that solve returned, or its JSON file"
@@ -99,12 +102,14 @@ def read_previous(start: Any) -> Previous:
         done: list[tuple[str, ...]] = []
         driven: list[tuple[Times, ...]] = []
         loads: list[float] = []
+        goods: list[tuple[str, ...]] = []
         for route in document["routes"]:
             visits = route["visits"]
             last = len(visits) - (len(visits) > 1 and visits[-1]["row"] == visits[0]["row"])
             vehicles.append(str(route["vehicle"]))
             done.append(tuple(str(visit["id"]) for visit in visits[1:last]))
             loads.append(float(visits[0]["load"]))
+            goods.append(tuple(map(str, route["goods_for"])))
             columns = ([float(one[key]) for one in visits] for key in TIMES)
             driven.append(tuple(zip(*columns, strict=True)))
         origin = None if document["origin"] is None else datetime.fromisoformat(document["origin"])
@@ -112,7 +117,7 @@ def read_previous(start: Any) -> Previous:
         if isinstance(error, InvalidFile):
             raise
         raise InvalidFile(path, None, f"no plan that --json wrote ({type(error).__name__}: {error})") from None
-    previous = Previous(tuple(vehicles), tuple(done), tuple(driven), tuple(loads), origin)
+    previous = Previous(tuple(vehicles), tuple(done), tuple(driven), tuple(loads), tuple(goods), origin)
     if fault := fault_of(previous):
         raise InvalidFile(path, None, f"no plan that --json wrote ({fault})")
     return previous
@@ -199,29 +204,35 @@ def split(
         now: Current time, before which nobody leaves; None if it is not known.
     """
     carried = task.loaded > 0
+    row_of = {key: row for row, key in enumerate(task.ids) if carried[row]}
     gone = {previous.vehicles[k]: k for k, count in enumerate(counts) if count}
-    kept = [row for vehicle in gone for row in rows[vehicle]]
+    kept: list[int] = []  # stops whose goods have left
     types = []
     for vehicle, k in gone.items():
         base, times, own = task.driven_by(numbers[vehicle]), previous.times[k], list(rows[vehicle])
+        goods = {row_of[key] for key in previous.goods[k] if key in row_of} | {row for row in own if carried[row]}
         visited = [base.depot, *own[: counts[k]]]
         driven = [Driven(row, *at) for row, at in zip(visited, times, strict=False)]
         may = ~carried if base.allowed is None else base.allowed & ~carried
+        may[list(goods)] = True
         if now is not None and counts[k] == len(previous.stops[k]) and driven[-1].departure < now:
             if base.open:  # it is still at its last stop
                 driven[-1] = driven[-1]._replace(departure=now)
             else:  # on its way back, or there
                 may = np.zeros_like(carried)
                 driven += [Driven(base.depot, *at) for at in times[len(visited) :]]
+                goods &= set(own) if driven[-1].arrival <= now else goods  # the others are at the depot again
         may[own] = True
+        kept += goods
+        left = replace(base, count=1, vehicles=(vehicle,), allowed=may, driven=tuple(driven))
         aboard = max(round(previous.loads[k] * task.units), base.load(own))
-        types.append(replace(base, count=1, vehicles=(vehicle,), allowed=may, driven=tuple(driven), aboard=aboard))
+        types.append(replace(left, aboard=aboard, goods_for=previous.goods[k]))
     for number, base in enumerate(task.types or (task,)):
         free = [name for name, k in numbers.items() if task.type_of(k) == number and name not in gone]
         if not free:
             continue
         may = np.ones_like(carried) if base.allowed is None else base.allowed.copy()
-        may[[row for row in kept if carried[row]]] = False
+        may[kept] = False
         ready = base.ready.copy()
         if now is not None:
             ready[base.depot] = min(max(ready[base.depot], now), base.due[base.depot])

@@ -120,7 +120,7 @@ def test_waiting_at_the_last_stop_is_no_service(tmp_path):
 def test_who_is_about_to_leave_has_not_left():
     """From the depot at 480, from A at 495: at these moments the next stop is not fixed yet."""
     times = ((480.0, 480.0, 0.0, 480.0), (490.0, 490.0, 5.0, 495.0), (550.0, 550.0, 0.0, 550.0))
-    previous = Previous(("1",), (("A", "B"),), (times,), (0.0,), None)
+    previous = Previous(("1",), (("A", "B"),), (times,), (0.0,), ((),), None)
     assert [counts_at(previous, now) for now in (480, 481, 495, 496)] == [[0], [1], [1], [2]]
 
 
@@ -179,6 +179,25 @@ def test_goods_that_are_not_delivered_stay_on_board(tmp_path):
     cancelled = {key: [value for k, value in enumerate(values) if k != 2] for key, values in stops.items()}
     plan = routing_agents.solve(cancelled, vehicles=van, start=plan, fixed=5, seconds=0.1)
     assert plan.routes[0].visits[0].load == 10
+
+
+def test_goods_stay_on_their_vehicle_while_their_stop_is_left_out(tmp_path):
+    """B is closed for a while after its goods have left on the first van: the second has none of them to deliver.
+
+    Goods that have come back to the depot may leave again on any van that has not left.
+    """
+    stops = {"id": ["D", "A", "B"], "x": [0, 10, 20], "y": [0] * 3, "demand": [0, 4, 6], "latest": [500] * 3}
+    vans = {"name": ["v1", "v2"], "count": [1, 1], "capacity": [10, 10]}
+    first = routing_agents.solve(stops, vehicles=vans, solver="search", seconds=0.1)
+    assert [route.goods_for for route in first.routes] == [("A", "B")]
+    closed = stops | {"latest": [500, 500, 15]}
+    plan = routing_agents.solve(closed, vehicles=vans, start=first, fixed=5, seconds=0.1)
+    assert [(stop.id, stop.reason) for stop in plan.unserved] == [("B", "window")]
+    plan.to_json(tmp_path / "plan.json")
+    for start in (plan, tmp_path / "plan.json"):
+        for now, served in ((8, {"v1": ["A", "B"]}), (15, {"v1": ["A"]}), (30, {"v1": ["A"], "v2": ["B"]})):
+            later = routing_agents.solve(stops, vehicles=vans, start=start, fixed=now, seconds=0.1)
+            assert {route.vehicle: [stop.id for stop in route.stops] for route in later.routes} == served
 
 
 def test_times_count_from_the_same_midnight(tmp_path):
