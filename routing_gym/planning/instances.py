@@ -1,7 +1,7 @@
 """Conversion of tasks to instances, for policies and solvers of one problem, and of actions to routes.
 
-A plain task may ask for more than its problem: a fleet, minutes beside km, optional stops. The instance omits what the
-problem lacks; `fitting.fit` then makes the routes found keep the limits of the task.
+A plain task may ask for more than its problem: a fleet, several depots, minutes beside km, optional stops. The instance
+omits what the problem lacks; `fitting.fit` then makes the routes found keep the limits of the task.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def plain_instance(rules: Rules) -> tuple[OwnInstance, list[int]]:
         "max_length": (task.max_km or 0.0) * (ratio or 1.0),
         "pickup": [rows.index(rules.sources[row]) for row in rows],
     }
+    if len(task.depots) > 1:  # all vehicles of the instance start in row 0, and must reach each stop from there
+        values["max_length"] = max(values["max_length"], float((metric[0] + metric[:, 0]).max()))
     plane = task.plane_points()[rows] * (ratio if task.straight and ratio else 1.0)
     values |= {"x": plane[:, 0], "y": plane[:, 1]}
     if not task.straight:
@@ -98,7 +100,10 @@ def ratio_of(metric: FloatArray, km: FloatArray) -> float | None:
 
 
 def closed_windows(task: Task, rows: list[int]) -> FloatArray:
-    """Return the ends of the time windows; missing ones are set so late that each stop can still be served alone."""
+    """Return the ends of the time windows; missing ones are set so late that each stop can still be served alone.
+
+    If there are several depots, so are those that vehicles from row 0 would miss.
+    """
     arrival = np.maximum(task.ready[0] + task.minutes[0], task.ready)
     if task.pickup_at is not None:
         source = task.pickup_at
@@ -108,6 +113,9 @@ def closed_windows(task: Task, rows: list[int]) -> FloatArray:
     due = task.due[rows].copy()
     due[0] = due[0] if np.isfinite(due[0]) else home
     due[~np.isfinite(due)] = due[0]
+    if len(task.depots) > 1:
+        due = np.maximum(due, arrival[rows])
+        due[0] = max(due[0], home)
     return np.asarray(due)
 
 

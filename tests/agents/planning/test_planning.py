@@ -555,3 +555,14 @@ def test_what_is_minimised():
     assert any(note.endswith("costs and search use the exact lengths") for note in plan.notes)
     plan = routing_agents.solve(PRIZES, vehicles={"max_length": 46}, seconds=0.1)
     assert plan.task.sentence.endswith("maximises the prize")
+
+
+@pytest.mark.parametrize(
+    ("times", "limit"), [({"latest": [300, 300, 50, 60, 300]}, {}), ({}, {"max_length": [60, 60]})]
+)
+def test_policies_plan_stops_that_only_the_second_depot_can_serve(times, limit):
+    """B is 110 km from the first depot: too late for its window, or too far for its vehicle."""
+    stops = {"id": ["D", "E", "A", "B", "C"], "x": [0, 100, 10, 110, 90], "y": [0] * 5, "demand": [0, 0, 1, 1, 1]}
+    vans = {"name": ["v1", "v2"], "count": [1, 1], "capacity": [10, 10], "depot": ["D", "E"]}
+    plan = routing_agents.solve(stops | times, vehicles=vans | limit, solver="trained", seconds=0.1)
+    assert (plan.cost, plan.unserved) == (60, ())
