@@ -297,7 +297,9 @@ def show(jobs: list[Job], solved: list[Solved], out: Path) -> None:
     """Print a table of the results, and the columns of CSV files that are not used."""
     console = plain_console()
     if solved:
-        numbers = (Column(name, no_wrap=True) for name in ("cost", "best known", "gap", "seconds"))
+        kinds = {"prize" if one.problem.maximises else "cost" for one in solved}
+        titles = (" or ".join(sorted(kinds)), "best known", "gap", "seconds")
+        numbers = (Column(name, no_wrap=True) for name in titles)
         table = Table("instance", *numbers, "solved by", Column("tour", overflow="fold"))
         for one in solved:
             known = "-" if one.best_known is None else str(one.best_known)

@@ -18,7 +18,7 @@ import torch
 
 from routing_agents.evaluation.decoding import CHUNK_SIZE
 from routing_agents.evaluation.improving import Improver
-from routing_agents.evaluation.sources import Instances, Source, cost_if_allowed
+from routing_agents.evaluation.sources import Instances, Source, objectives
 from routing_agents.policies.attention.decoding import GREEDY
 from routing_agents.terminal import STOPPED
 from routing_agents.trained import Strategy, TrainedModel
@@ -29,7 +29,7 @@ from routing_gym.solvers import FASTEST, make_solver
 from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Work
 
-Report = Callable[[float, IntArray, float], None]  # seconds of search, best tours so far (B, T), `cost_if_allowed`
+Report = Callable[[float, IntArray, float], None]  # seconds of search, best tours so far (B, T), mean of `objectives`
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,41 +93,44 @@ class Method:
         tours, interrupted = self.first_tours(source, settings, report)
         searched = self.improver is not None and not interrupted
         if searched:
-            report(0.0, tours, cost_if_allowed(source, tours))
+            report(0.0, tours, float(objectives(source, tours).mean()))
             tours, interrupted = self.improve(source, tours, settings, report)
         return Found(tours, perf_counter() - started, searched, interrupted)
 
     def first_tours(self, source: Source, settings: Settings, report: Report) -> tuple[IntArray, bool]:
         """Return tours (B, T) by the model or a classical heuristic, and whether Ctrl-C ended the decoding.
 
-        Greedy tours are decoded first and reported; they are returned if Ctrl-C ends the decoding of better ones.
+        Greedy tours are decoded first and reported; they are returned where the decoding finds no better ones, or if
+        Ctrl-C ends it.
         """
         problem, instance = source.problem, source.instance
         if self.model is None:
             return make_solver(heuristic_for(problem)).solve(problem, instance).actions, False
         how = settings.seed, settings.tours_at_once
-        found = self.model.solve_batch(problem, instance, GREEDY, *how)
-        interrupted = False
+        greedy = self.model.solve_batch(problem, instance, GREEDY, *how).actions.cpu().numpy()
+        if self.decoding == GREEDY:
+            return greedy, False
+        before = objectives(source, greedy)
         try:
-            if self.decoding != GREEDY:
-                tours = found.actions.cpu().numpy()
-                report(0.0, tours, cost_if_allowed(source, tours))
-                found = self.model.solve_batch(problem, instance, self.decoding, *how)
+            report(0.0, greedy, float(before.mean()))
+            tours = self.model.solve_batch(problem, instance, self.decoding, *how).actions.cpu().numpy()
         except KeyboardInterrupt:
-            interrupted = True
-        return found.actions.cpu().numpy(), interrupted
+            return greedy, True
+        length = max(greedy.shape[1], tours.shape[1])
+        better = (objectives(source, tours) < before)[:, None]
+        return np.where(better, padded(tours, length), padded(greedy, length)), False
 
     def improve(self, source: Source, start: IntArray, settings: Settings, report: Report) -> tuple[IntArray, bool]:
         """Improve a tour (1, T); return the best one in the file's own unit, and whether Ctrl-C ended the search."""
         assert self.improver is not None
         assert settings.seconds is not None
-        best, best_cost = start, cost_if_allowed(source, start)
+        best, least = start, float(objectives(source, start)[0])
 
         def keep(seconds: float, actions: IntArray) -> None:
-            nonlocal best, best_cost
-            if (cost := cost_if_allowed(source, actions[None])) < best_cost:
-                best, best_cost = actions[None], cost
-            report(seconds, best, best_cost)
+            nonlocal best, least
+            if (found := float(objectives(source, actions[None])[0])) < least:
+                best, least = actions[None], found
+            report(seconds, best, least)
 
         try:
             interrupted = self.improver.improve(source, start[0], settings.seconds, settings.seed, keep)
@@ -215,15 +218,19 @@ def part_of(source: Source, start: int, size: int) -> Source:
 
 
 def join(parts: Sequence[Found | Exception]) -> Found | Exception:
-    """Concatenate the chunks of a file, or return the first error; tours are padded with their last node."""
+    """Concatenate the chunks of a file, or return the first error."""
     tours = [part for part in parts if isinstance(part, Found)]
     if len(tours) < len(parts):
         return next(part for part in parts if isinstance(part, Exception))
     length = max(one.actions.shape[1] for one in tours)
-    actions = [np.pad(one.actions, ((0, 0), (0, length - one.actions.shape[1])), mode="edge") for one in tours]
     return Found(
-        np.concatenate(actions),
+        np.concatenate([padded(one.actions, length) for one in tours]),
         sum(one.seconds for one in tours),
         any(one.searched for one in tours),
         any(one.interrupted for one in tours),
     )
+
+
+def padded(actions: IntArray, length: int) -> IntArray:
+    """Return tours (B, T), padded with their last node to (B, length)."""
+    return np.pad(actions, ((0, 0), (0, length - actions.shape[1])), mode="edge")

@@ -169,17 +169,19 @@ class Progress:
     job: Job
     settings: Settings
     show: Show
-    written: float = math.inf  # cost of the tour on disk
+    written: float = math.inf  # objective of the tours on disk
 
-    def __call__(self, seconds: float, tours: IntArray, cost: float) -> None:
-        job = self.job
-        if cost < self.written:
+    def __call__(self, seconds: float, tours: IntArray, objective: float) -> None:
+        job, maximises = self.job, self.job.source.problem.maximises
+        if objective < self.written:
             with suppress(OSError) if seconds else nullcontext():  # the best tour is written again at the end
                 job.write(tours)
-            self.written = cost
+            self.written = objective
+        cost = 0.0 - objective if maximises else objective
         gap = job.gap(cost)
-        words = f"cost {cost:.10g}" + ("" if gap is None else f", {gap:.2%} above the best known")
-        if cost == math.inf:
+        words = f"{'prize' if maximises else 'cost'} {cost:.10g}"
+        words += "" if gap is None else f", {gap:.2%} {'below' if maximises else 'above'} the best known"
+        if objective == math.inf:
             words = "no tour within the file's limits yet"
         name, limit = job.source.name, self.settings.seconds
         doing = f"improving {name}: {seconds:.0f} of {limit:g} s" if seconds else f"solving {name}: first tour"
@@ -197,8 +199,8 @@ def finish(job: Job, outcome: Found | Exception) -> Solved:
     if isinstance(outcome, Exception):
         raise outcome
     source, tours = job.source, outcome.actions
-    job.write(tours)
     cost = cost_of(source, tours)
+    job.write(tours)
     first = select(source.instance, slice(0, 1))
     try:
         render.save(job.picture, source.problem, first, tours[0], title=printable(f"{source.name}: {cost:g}"))

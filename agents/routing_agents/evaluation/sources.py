@@ -15,7 +15,7 @@ import numpy as np
 from routing_agents.runs import option
 from routing_agents.trained import TrainedModel
 from routing_gym import data
-from routing_gym.arrays import IntArray
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.data.npz import npz_bytes
 from routing_gym.data.own import OwnInstance, columns_of, from_columns, read_csv, recognise
 from routing_gym.files import printable, write_atomically
@@ -46,12 +46,17 @@ def cost_of(source: Source, actions: IntArray) -> float:
     return source.cost(actions if isinstance(source, Instances) else actions[0])
 
 
-def cost_if_allowed(source: Source, actions: IntArray) -> float:
-    """Return `cost_of`, or inf if the tour violates a limit that only the file states."""
+def objectives(source: Source, actions: IntArray) -> FloatArray:
+    """Return what each tour (B, T) minimises, in the file's own unit: its cost, or minus its prize; float64 (B,).
+
+    It is inf for a tour that violates a limit that only the file states.
+    """
+    if isinstance(source, Instances):
+        return np.asarray(source.problem.objective(source.instance, actions))
     try:
-        return cost_of(source, actions)
+        return np.array([source.cost(actions[0]) * (-1) ** source.problem.maximises])
     except InfeasibleTour:
-        return math.inf
+        return np.array([math.inf])
 
 
 def read(path: Path, problem: str | None, numbers: Mapping[str, float], model: TrainedModel | None = None) -> Source:
