@@ -57,7 +57,7 @@ from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
 Algorithm = Literal["imitation", "fenchel-young", "ppo"]
 NOISE_STREAM = 99  # stream of random numbers, in addition to those of `runs`
-LEAST_REQUESTS = 2.0
+REQUESTS, LEAST_REQUESTS = 12.0, 2.0  # in an epoch
 Decision = tuple[Requests, Tensor, Tensor]  # open requests; leave (1) or wait (0) for each; log-probabilities of these
 
 
@@ -73,10 +73,11 @@ class Args(RunArgs):
 
     algorithm: Algorithm = "imitation"
     """Training algorithm: imitation of the oracle, prizes learned with a Fenchel-Young loss, or PPO."""
-    static: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    static: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """VRPLIB file with explicit durations and coordinates from which days are sampled. Default: generated days."""
-    requests: float = 12.0
-    """Mean number of requests in an epoch of generated days; with --static, the candidates drawn in an epoch."""
+    requests: float | None = None
+    """Mean number of requests in an epoch of generated days; with --static, the candidates drawn in an epoch. Default:
+    12."""
     days: int = 8
     """Number of days per step."""
     oracle_iterations: int = 300
@@ -125,8 +126,8 @@ class Args(RunArgs):
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Folder of a run to resume, with the arguments it was started with."""
     evaluate: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Folder of a run to compare with other policies on held-out days, instead of training. Default for --static and
-    --requests: the run's."""
+    """Folder of a run to compare with other policies on held-out days, instead of training. Defaults of --static and
+    --requests: the run's; --static "" for generated days."""
 
     def __post_init__(self) -> None:
         check_integers(self, "seed", least=0)
@@ -135,10 +136,10 @@ class Args(RunArgs):
         check_integers(self, "days", "held_out", "samples", most=MOST_COUNT)
         check_numbers(self, "requests", "noise", "clip_coef", "learning_rate", "max_grad_norm")
         check_numbers(self, "ent_coef", zero=True)
-        if self.requests < LEAST_REQUESTS:
+        if self.requests is not None and self.requests < LEAST_REQUESTS:
             told = "with fewer, whole days have none"
             raise ValueError(f"--requests must be at least {LEAST_REQUESTS:g}, got {self.requests:g}: {told}")
-        if self.static and not float(self.requests).is_integer():
+        if self.static and self.requests is not None and not float(self.requests).is_integer():
             raise ValueError(f"--requests must be an integer with --static, got {self.requests:g}")
         if self.workers is not None and self.executor in (None, "inline"):
             raise ValueError(f"--workers {self.workers} has no effect without --executor processes or ray; add one")
@@ -146,6 +147,11 @@ class Args(RunArgs):
             raise ValueError("--evaluate and --resume: a run is either compared or continued; leave out one of them")
         if self.executor is not None and self.algorithm == "ppo" and self.evaluate is None and self.resume is None:
             raise ValueError(f"--executor {self.executor} has no effect: ppo asks no oracle; leave it out")
+
+    def of_days(self, static: str, requests: float) -> Args:
+        """Return the arguments with these days where none are given."""
+        chosen = {"static": static if self.static is None else self.static, "requests": self.requests or requests}
+        return dataclasses.replace(self, **chosen)
 
 
 class DispatchTrainer(Trainer):
@@ -163,6 +169,7 @@ class DispatchTrainer(Trainer):
     )
 
     def __init__(self, args: Args) -> None:
+        args = args.of_days("", REQUESTS)
         super().__init__(args)
         self.source = make_source(args.static, args.requests)
         self.model = RequestNetwork(args.network, torch.Generator().manual_seed(args.seed)).to(self.device)
@@ -326,9 +333,8 @@ def evaluate(args: Args) -> Path:
     """Compare a trained policy with others on held-out days, by default like its training days; return its folder."""
     router, path = PyVRPRouter(Limits(seconds=None, iterations=args.router_iterations)), args.evaluate / runs.BEST
     learned = load_policy(path, router.limits)
-    if not args.static and args.requests == Args.requests:  # by default, days like those of its training
-        trained = checkpoint.read_arguments(checkpoint.load(path)[1], path, Args.from_json)
-        args = dataclasses.replace(args, static=trained.static, requests=trained.requests)
+    trained = checkpoint.read_arguments(checkpoint.load(path)[1], path, Args.from_json)
+    args = args.of_days(trained.static, trained.requests)
     source = make_source(args.static, args.requests)
     where = f"of {args.static}" if args.static else "on random maps"
     print(f"{args.held_out} days {where}, {args.requests:g} requests an epoch")

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork
-from routing_agents.multi_agent.players import greedy, heuristic, masked_logits
+from routing_agents.multi_agent.players import greedy, masked_logits
 from routing_agents.multi_agent.saved import load_policy, load_values
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.policies.attention.decoding import sampling_choice
@@ -43,7 +43,6 @@ from routing_agents.training.policy_gradient import clipped_losses, gae
 from routing_agents.training.report import Column
 from routing_gym.multi_agent import CompetitiveOP
 from routing_gym.multi_agent.environments import GameVectorEnv
-from routing_gym.multi_agent.heuristics import rival_aware
 
 LEAST_DECISIONS = 2  # of a minibatch, whose advantages have no standard deviation otherwise
 
@@ -59,7 +58,7 @@ class Args(GameArgs):
     against others than themselves; 0 is self-play."""
     respond_to: Annotated[str, tyro.conf.arg(metavar="RUN")] = ""
     """Run to whose policy a best response is learnt: in each game that policy plays all vehicles but one, drawn at
-    random, and no heuristic plays. Training starts from its weights."""
+    random, and no heuristic plays. Training starts from its weights, and compares with that policy after each epoch."""
     learning_rate: float = 2e-3
     """Adam's initial learning rate, which falls linearly to 2 %."""
     gae_lambda: float = 0.95
@@ -121,10 +120,9 @@ class MappoTrainer(GameTrainer):
         learning = {"policy": policy, "critic": critic}
         self.model = nn.ModuleDict(learning).to(self.device)
         self.optimizers = {name: torch.optim.Adam(network.parameters(), eps=1e-5) for name, network in learning.items()}
-        self.rivals = heuristic(rival_aware)
         if args.respond_to:
             self.model["rival"] = self.begin_with(Path(args.respond_to))  # in the model, so that checkpoints hold it
-            self.rivals = greedy(self.model["rival"])
+            self.rivals, self.rivals_name = greedy(self.model["rival"]), "the policy that it responds to"
         self.envs = GameVectorEnv(game, args.games, autoreset_mode="Disabled", backend="torch", device=self.device)
 
     def begin_with(self, path: Path) -> AgentNetwork:

@@ -71,8 +71,9 @@ def make_form(source: DaySource, action: ActionForm, router: str | Router, obser
         if router not in ROUTERS:
             raise ValueError(f"router must be one of {', '.join(ROUTERS)}, or a function; got {router!r}")
         router = ROUTERS[router]
-    if not callable(router):
-        raise TypeError(f"router: expected a name or a function of days, got {router!r}")
+    if not callable(router) or isinstance(router, type):
+        found = f"the class {router.__name__}" if isinstance(router, type) else repr(router)
+        raise TypeError(f"router: expected a name or a function of days, got {found}")
     return DispatchForm(source, router, with_durations)
 
 

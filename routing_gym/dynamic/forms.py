@@ -141,7 +141,7 @@ class DispatchForm(Form):
     ) -> tuple[DayState, IntArray, IntArray, BoolArray]:
         chosen = actions & acting[:, None]
         leaving = rules.departure(day, state)
-        tours = self.router(day, chosen, leaving)
+        tours = self.router(day, chosen.copy(), leaving.copy())  # the user's own may write to them
         cost = rules.route_cost(day, chosen, tours, leaving)
         after = rules.dispatch(state, chosen)
         return replace(after, epoch=np.where(acting, after.epoch, state.epoch)), cost, tours, acting

@@ -19,7 +19,7 @@ from routing_gym.dynamic.days import Day, DaySource, IntArray, routes_of
 from routing_gym.dynamic.oracle import release_times
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.rules import DayState
-from routing_gym.dynamic.solver import Limits, solve
+from routing_gym.dynamic.solver import Limits, check_limits, solve
 from routing_gym.problems.checks import check_integer
 
 SCENARIO_LIMITS = Limits(seconds=0.1)
@@ -97,6 +97,9 @@ class ScenarioSampling:
     postpone: float = 0.2
 
     def __post_init__(self) -> None:
+        if not hasattr(self.source, "redraw"):
+            raise TypeError(f"source: expected one that has redraw, see DaySource; got {type(self.source).__name__}")
+        check_limits(self.limits)
         for field in ("scenarios", "iterations", "epochs_ahead"):
             object.__setattr__(self, field, check_integer(field, getattr(self, field), 1))
         if not 0 <= self.postpone < self.dispatch <= 1:
@@ -144,7 +147,7 @@ class ScenarioSampling:
         """Solve one scenario; return a mask of the open requests that leave now, bool (N,)."""
         epoch, now = int(state.epoch[0]), int(rules.departure(day, state)[0])
         drawn = self.source.redraw(day, [rng])
-        for field in ("epoch_duration", "margin", "closing"):
+        for field in ("epoch_duration", "margin", "closing", "capacity"):
             found, own = getattr(day, field)[0], getattr(drawn, field)[0]
             if found != own:
                 raise ValueError(f"{field}: the days have {found}, the source that the scenarios come from has {own}")
@@ -226,7 +229,7 @@ def epochs(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -
             reason = "must leave and was left behind" if must[row, slot] else "is not open and was dispatched"
             raise ValueError(f"row {row}, epoch {state.epoch[row]}: request {slot + 1} {reason}")
         leaving = rules.departure(day, state)
-        tours = router(day, chosen, leaving)
+        tours = router(day, chosen.copy(), leaving.copy())  # the user's own may write to them
         yield Epoch(state, chosen, tours, rules.route_cost(day, chosen, tours, leaving))
         state = replace(rules.dispatch(state, chosen), epoch=state.epoch + ~over)
 

@@ -103,6 +103,8 @@ def route_cost(day: Day, chosen: BoolArray, tours: IntArray, leaving: IntArray) 
         tours = np.asarray(tours)  # may come from the user's own router
     except ValueError:  # lists of different lengths
         tours = np.empty(0, dtype=np.object_)
+    if tours.ndim == 2 and not tours.size:  # nobody leaves; without numbers, NumPy makes it float64
+        tours = tours.astype(np.int64)
     if tours.ndim != 2 or len(tours) != len(chosen) or not np.issubdtype(tours.dtype, np.integer):
         raise ValueError(f"tours: expected integers of shape ({len(chosen)}, T), got {tours.dtype} {tours.shape}")
     tours = np.pad(tours, ((0, 0), (0, 1)))  # every route ends at the depot

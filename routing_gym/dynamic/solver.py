@@ -56,6 +56,16 @@ class Limits:
         return stops.MultipleCriteria(limits)
 
 
+def check_limits(limits: Limits) -> None:
+    """Check that limits are `Limits`.
+
+    Raises:
+        TypeError: They are something else, such as a number of seconds.
+    """
+    if not isinstance(limits, Limits):
+        raise TypeError(f"limits: expected Limits, such as Limits(seconds=0.5); got {limits!r}")
+
+
 def solve(
     day: Day,
     row: int,
@@ -139,6 +149,9 @@ class PyVRPRouter:
     """
 
     limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        check_limits(self.limits)
 
     def __call__(self, day: Day, chosen: BoolArray, leaving: IntArray) -> IntArray:
         tours = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,11 +48,11 @@ class StaticInstance:
     name: str = "static"
 
     def __post_init__(self) -> None:
-        size = len(self.durations) if np.ndim(self.durations) else 0
+        durations = np.array(self._array("durations"))
+        size = len(durations) if durations.ndim else 0
         if size < 2:
             raise InvalidInstance(f"{self.name}: durations: expected a matrix of a depot and at least one customer")
-        if np.shape(self.durations) == (size, size):
-            durations = np.array(self.durations)
+        if durations.shape == (size, size):
             np.fill_diagonal(durations, 0)
             object.__setattr__(self, "durations", durations)
         shapes = {"durations": (size, size), "time_window": (size, 2), "demand": (size,), "service_time": (size,)}
@@ -61,15 +62,22 @@ class StaticInstance:
         if isinstance(capacity, bool) or not isinstance(capacity, (int, np.integer)) or not 1 <= capacity <= MAX_TIME:
             raise InvalidInstance(f"{self.name}: capacity: found {capacity!r}, expected an integer of at least 1")
         if self.coords is not None:
-            coords = np.asarray(self.coords, dtype=np.float64)
+            coords = self._array("coords", np.float64)
             if coords.shape != (size, 2) or not np.isfinite(coords).all():
                 raise InvalidInstance(f"{self.name}: coords: expected finite numbers of shape {(size, 2)}")
             object.__setattr__(self, "coords", coords)
         self._check_values()
 
+    def _array(self, field: str, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+        """Return the values of one field as an array."""
+        try:
+            return np.asarray(getattr(self, field), dtype)
+        except (TypeError, ValueError):  # text, or rows of different lengths
+            raise InvalidInstance(f"{self.name}: {field}: expected an array of numbers") from None
+
     def _checked(self, field: str, shape: tuple[int, ...]) -> IntArray:
         """Return one array as int64 after checking its shape, type and range."""
-        values = np.asarray(getattr(self, field))
+        values = self._array(field)
         if values.shape != shape:
             raise InvalidInstance(
                 f"{self.name}: {field}: found shape {values.shape}, expected {shape}, the depot and all customers"

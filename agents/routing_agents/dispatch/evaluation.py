@@ -27,10 +27,13 @@ def make_source(static: str, requests: float) -> DaySource:
     """Return the source of days: a file's customers, with `requests` candidates per epoch, or generated days.
 
     Raises:
-        ValueError: The file has no coordinates, which the network reads.
+        ValueError: The file has no coordinates, which the network reads, or no request can wait.
     """
     if static:
         source = ResampledDays(read_static(static), max_requests=round(requests))
+        if source.epochs[0] == source.epochs[1]:
+            told = f"all time windows open in one epoch of {source.epoch_duration}, so that no request can wait"
+            raise ValueError(f"{static}: {told}; there is nothing to decide")
         if not source.has_coords:
             raise ValueError(f"{static}: expected a NODE_COORD_SECTION, whose coordinates the network reads")
         return source

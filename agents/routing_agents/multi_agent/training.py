@@ -27,11 +27,6 @@ from routing_gym.multi_agent import CompetitiveOP, pictures
 from routing_gym.multi_agent.heuristics import rival_aware
 from routing_gym.render.figure import pixels
 
-RESULTS = (
-    Column("self_play", ".3f", curve="all seats, over the rival-aware heuristic"),
-    Column("among", ".3f", curve="one seat among such heuristics"),
-    Column("instances_per_second", ".0f", title="games/s"),
-)
 MOST_AGENTS = 1024  # memory grows with their square
 LEAST_RATE = 0.02  # share of the learning rate at the end of a run
 
@@ -102,17 +97,21 @@ class GameTrainer(Trainer):
 
     Attributes:
         model: Networks by name; "policy" is the one that plays.
+        rivals: Player that the policy is compared with, by default the rival-aware heuristic.
+        rivals_name: Its name in tables and pictures.
     """
 
     shown: ClassVar[tuple[Column, ...]]  # numbers that `learn` returns, as columns of the live table
     remedy = "a lower learning rate"
-    best_is = ("among", 1)  # in one seat among heuristics
+    best_is = ("among", 1)  # in one seat among the rivals
+    rivals_name = "the rival-aware heuristic"
 
     model: nn.ModuleDict
 
     def __init__(self, args: Any, game: CompetitiveOP) -> None:
         super().__init__(args)
         self.game = game
+        self.rivals = heuristic(rival_aware)
         self.held_out = to_backend(runs.held_out_instances(game, args.held_out), "torch", self.device)
 
     @abstractmethod
@@ -154,7 +153,13 @@ class GameTrainer(Trainer):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return (Column("epoch", ".0f"), *self.shown, *RESULTS)
+        return (
+            Column("epoch", ".0f"),
+            *self.shown,
+            Column("self_play", ".3f", curve=f"all seats, over {self.rivals_name}"),
+            Column("among", ".3f", curve="one seat among such rivals"),
+            Column("instances_per_second", ".0f", title="games/s"),
+        )
 
     @property
     def batch_size(self) -> int:
@@ -172,8 +177,8 @@ class GameTrainer(Trainer):
         return instance, torch.Generator(self.device).manual_seed(int(rng.integers(2**63)))
 
     def end_epoch(self) -> dict[str, float]:
-        """Compare the policy with the rival-aware heuristic, and return the metrics to log."""
-        results = compare(self.game, self.held_out, greedy(self.policy), heuristic(rival_aware), self.device)
+        """Compare the policy with the rivals, and return the metrics to log."""
+        results = compare(self.game, self.held_out, greedy(self.policy), self.rivals, self.device)
         return {"epoch": self.epoch, "instances": self.instances, **self.end_sums(), **results}
 
     def describe(self) -> dict[str, Any]:
@@ -205,7 +210,7 @@ class GameTrainer(Trainer):
         self.picture(policy, folder / "game.png")
         best = header["metrics"]
         return [
-            f"Best policy, relative to the rival-aware heuristic: {best['among']:.3f} in one seat among heuristics, "
+            f"Best policy, relative to {self.rivals_name}: {best['among']:.3f} in one seat among such rivals, "
             f"{best['self_play']:.3f} in self-play (epoch {best['epoch']:.0f}).",
             f"Learning curve: {folder}/curve.png    a game: {folder}/game.png",
         ]

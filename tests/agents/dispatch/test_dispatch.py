@@ -134,6 +134,60 @@ def test_policies_are_read_and_compared(tmp_path, capsys):
     )
 
 
+WEEK = """NAME : week
+TYPE : VRPTW
+DIMENSION : 3
+VEHICLES : 2
+EDGE_WEIGHT_TYPE : EXPLICIT
+EDGE_WEIGHT_FORMAT : FULL_MATRIX
+CAPACITY : 5
+EDGE_WEIGHT_SECTION
+0 10 20 10 0 12 20 12 0
+NODE_COORD_SECTION
+1 0 0
+2 0 10
+3 0 20
+DEMAND_SECTION
+1 0
+2 3
+3 2
+DEPOT_SECTION
+1
+-1
+SERVICE_TIME_SECTION
+1 0
+2 5
+3 5
+TIME_WINDOW_SECTION
+1 0 20000
+2 40 16000
+3 8000 16000
+EOF
+"""
+
+
+def test_evaluations_take_what_is_not_given_from_the_run(tmp_path, monkeypatch, capsys):
+    """Each of the two options alone. With one epoch, there is nothing to decide."""
+    path = tmp_path / "week.txt"
+    path.write_text(WEEK)
+    args = replace(TINY, runs=tmp_path, epochs=1, steps_per_epoch=1, network=SIZES, algorithm="ppo")
+    folder = dispatch.main(replace(args, static=str(path), requests=2.0, name="week"))
+    monkeypatch.setattr(dispatch, "compare", lambda *_: None)
+    monkeypatch.setattr(dispatch, "picture_of", lambda *_: None)
+    capsys.readouterr()
+    for given, told in (
+        ({}, f"of {path}, 2 requests"),
+        ({"requests": 12.0}, f"of {path}, 12 requests"),
+        ({"static": ""}, "on random maps, 2 requests"),
+        ({"static": "", "requests": 5.5}, "on random maps, 5.5 requests"),
+    ):
+        dispatch.main(dispatch.Args(evaluate=folder, held_out=1, router_iterations=5, **given))
+        assert f"1 days {told} an epoch" in capsys.readouterr().out
+    path.write_text(WEEK.replace("8000", "80"))
+    with pytest.raises(ValueError, match="week.txt: all time windows open in one epoch of 3600, so that no request"):
+        dispatch.main(replace(args, static=str(path)))
+
+
 def test_versus_by_hand():
     """90 and 120 of 100: +5 on average; standard deviation 21.2, so 1.96 * 21.2 / sqrt 2 = 29.4 to both sides."""
     assert versus(np.array([90, 120]), np.array([100, 100])) == pytest.approx((5.0, 29.4))

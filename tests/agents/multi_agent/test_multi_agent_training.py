@@ -100,6 +100,8 @@ def test_a_best_response_begins_with_what_it_responds_to(tmp_path):
     theirs = checkpoint.group(checkpoint.load(hosts / LAST)[0], "model")
     theirs |= {name.replace("policy.", "rival."): weight for name, weight in theirs.items()}
     assert all(torch.equal(weight, theirs[name]) for name, weight in trainer.model.state_dict().items())
+    against_itself = trainer.end_epoch()
+    assert (against_itself["self_play"], against_itself["among"]) == (1, 1)
     instance, generator = trainer.draw(0)
     rollout = trainer.play(instance, generator)
     assert (rollout.learns.sum(dim=1) == 1).all()

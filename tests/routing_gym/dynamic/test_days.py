@@ -186,6 +186,8 @@ def test_missing_files(tmp_path):
         ({"time_window": np.zeros((3, 2), int)}, "the depot closes at 0, when it opens"),
         ({"capacity": 3}, "customer 2 is unreachable: its demand exceeds the capacity 3"),
         ({"coords": np.zeros((2, 2))}, r"coords: expected finite numbers of shape \(3, 2\)"),
+        ({"coords": "abc"}, "coords: expected an array of numbers"),
+        ({"durations": [[0, 1], [1]]}, "durations: expected an array of numbers"),
     ],
 )
 def test_bad_static_instances(line, change, match):

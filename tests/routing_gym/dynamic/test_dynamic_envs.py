@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from routing_gym.arrays import concatenate
-from routing_gym.dynamic import rules
+from routing_gym.dynamic import policies, rules
 from routing_gym.dynamic.days import NEVER, ResampledDays
 from routing_gym.dynamic.routers import nearest
 from routing_gym.dynamic.wrappers import ApplyMask
@@ -268,6 +268,31 @@ def test_routers_are_checked(make, tour, match):
     env = make(router=lambda day, chosen, leaving: [tour])
     with pytest.raises(InfeasibleTour, match=match):
         env.step(np.array([1, 1, 0, 0, 0, 0]))
+
+
+def test_a_router_may_write_to_what_it_gets(make, day):
+    """Whatever it does to the mask, both requests must be visited: 10 + 12 + 25 away."""
+
+    def router(day, chosen, leaving):
+        chosen[:] = False
+        leaving[:] = 0
+        return [[1, 2]]
+
+    assert make(router=router).step(np.array([1, 1, 0, 0, 0, 0]))[1] == -47.0
+    assert policies.play(day, policies.greedy, lambda day, chosen, leaving: [leave(chosen)], None).tolist() == [67]
+
+
+def leave(chosen):
+    """Return the route of a router that ticks off the requests of one day."""
+    route = (np.flatnonzero(chosen[0]) + 1).tolist()
+    chosen[:] = False
+    return route
+
+
+def test_nobody_leaves(make):
+    """Without numbers, NumPy's array of the tours is float64."""
+    env = make(router=lambda day, chosen, leaving: np.array([[]]))
+    assert env.step(np.zeros(6, int))[1] == 0.0
 
 
 @pytest.mark.parametrize("tours", [None, [[1], [2, 1]], [1, 2], [["a"]]])

@@ -1,6 +1,7 @@
 """Routes by PyVRP, prizes, the day in hindsight, and the policies that learn nothing."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -93,6 +94,12 @@ def test_pyvrp_by_name():
 def test_bad_limits(arguments, match):
     with pytest.raises(ValueError, match=match):
         Limits(**arguments)
+
+
+def test_a_number_is_no_limit():
+    for make in (PyVRPRouter, lambda limits: policies.ScenarioSampling(GeneratedDays(), limits)):
+        with pytest.raises(TypeError, match=r"limits: expected Limits, such as Limits\(seconds=0.5\); got 0.05"):
+            make(0.05)
 
 
 def test_threshold_by_hand(day):
@@ -189,6 +196,11 @@ def test_scenarios_need_the_clock_of_the_days():
     other = GeneratedDays(num_epochs=3, epoch_duration=1800)
     with pytest.raises(ValueError, match="epoch_duration: the days have 3600, the source .* has 1800"):
         policies.play(days, policies.ScenarioSampling(other, FEW), nearest, np.random.default_rng(0))
+    larger = policies.ScenarioSampling(GeneratedDays(num_epochs=3, capacity=400), FEW)
+    with pytest.raises(ValueError, match="capacity: the days have 50, the source .* has 400"):
+        policies.play(days, larger, nearest, np.random.default_rng(0))
+    with pytest.raises(TypeError, match="source: expected one that has redraw, see DaySource; got SimpleNamespace"):
+        policies.ScenarioSampling(SimpleNamespace(num_slots=1))
 
 
 def test_bad_shares():
