@@ -37,7 +37,7 @@ from routing_agents.arguments import make_out_folder
 from routing_agents.evaluation.costs import Shard, merge_shards, write_shard
 from routing_agents.evaluation.decoding import CHUNK_SIZE, fingerprint
 from routing_agents.evaluation.methods import TRAINED, Setup, digest_of, labels, make_method, parse_method
-from routing_agents.runs import check_integers, choose_device, command, read_settings
+from routing_agents.runs import changed, check_integers, choose_device, command, option, read_settings
 from routing_agents.terminal import command_line
 from routing_agents.training import distributed
 from routing_agents.training.tuning import keep_freed_memory
@@ -114,8 +114,10 @@ class Args:
             raise ValueError(f"{twice[0]} is given twice; leave one out")
         if self.reference and self.reference not in self.methods:
             raise ValueError(f"--reference {self.reference!r} must be one of the methods: {', '.join(self.methods)}")
-        if self.batch_size is not None and all(name in SOLVERS for name in names):
-            raise ValueError(f"--batch-size {self.batch_size} has no effect: no method is a model; leave it out")
+        useless = [name for name in changed(self) if name in ("batch_size", "tours", "device")]
+        if useless and all(name in SOLVERS for name in names):
+            given = f"{option(useless[0])} {getattr(self, useless[0])}"
+            raise ValueError(f"{given} has no effect: no method is a model; leave it out")
         if self.shard and self.merge:
             raise ValueError("--shard solves a part, and --merge puts all parts together; choose one of them")
         if (self.shard or self.merge) and self.out is None:
@@ -228,7 +230,7 @@ def make_setup(args: Args, first_row: int) -> Setup:
         cache=args.cache,
         tours=args.tours,
         chunk_size=args.chunk_size,
-        device=args.device if on_ray else choose_device(args.device),
+        device=args.device if on_ray else distributed.own_device(choose_device(args.device)),
         first_row=first_row,
     )
 

@@ -194,7 +194,7 @@ class MappoTrainer(GameTrainer):
     def learn_games(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
         """Play games, then make `update_epochs` passes of PPO (Schulman et al. 2017) over all ticks."""
         args, rollout = self.args, self.play(instance, generator)
-        sums: dict[str, float] = {}
+        sums: dict[str, Tensor] = {}
         updates = 0
         for _ in range(args.update_epochs):
             order = torch.randperm(len(rollout.actions), generator=generator, device=self.device)
@@ -207,11 +207,11 @@ class MappoTrainer(GameTrainer):
                 self.descend(losses["value_loss"], self.decayed(args.learning_rate), "critic")
                 updates += 1
                 for key, value in losses.items():
-                    sums[key] = sums.get(key, 0.0) + value.item()
+                    sums[key] = sums.get(key, 0.0) + value.detach().double()
         if not updates:
             told = f"--num-minibatches {args.num_minibatches}: each holds fewer than {LEAST_DECISIONS} decisions"
             raise ValueError(f"{told} of vehicles that learn; give fewer, or more --games")
-        means = {key: value / updates for key, value in sums.items()}
+        means = {key: value.item() / updates for key, value in sums.items()}
         return {"gain": rollout.gain, "explained_variance": rollout.explained_variance, **means}
 
     def losses(self, rollout: Experience, rows: Tensor) -> dict[str, Tensor]:

@@ -81,7 +81,7 @@ class Args(RunArgs):
     """Arguments of a run; the defaults train TSP with 5 to 20 cities in 13 minutes on one core."""
 
     local = ("examples", "workers", "executor", "address", "runs", "init_from", "resume")
-    beside_resume = ("examples", "executor", "address")
+    beside_resume = ("device", "examples", "executor", "address")
     advanced = ("decay", "max_grad_norm", "held_out", "model", "threads", "workers", "executor", "address", "examples")
     advanced += ("log", "runs")
 

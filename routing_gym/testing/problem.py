@@ -76,7 +76,7 @@ def check_problem(
             customers if there are several depots, because depots are actions too. In some of its instances a limit,
             such as the capacity, is reduced, so that it matters with so few nodes. Only columns with `per="instance"`
             are reduced: if a limit is a setting of the class, pass a problem with a low one.
-        device: Device of torch and JAX for the comparison of backends, such as "cuda".
+        device: Device of torch for the comparison of backends, such as "cuda"; JAX takes its default device.
 
     Raises:
         TypeError: The argument is not a problem, but for example a name or a class.
@@ -111,7 +111,7 @@ def check_problem(
     check_exhaustively(small, with_tightened(small, tiny), num_complete=NUM_COMPLETE)
     backends = installed_backends("check_problem")
     for backend in backends:
-        check_backend(problem, instance, episodes, backend, device)
+        check_backend(problem, instance, episodes, backend, device if backend == "torch" else None)
     if "torch" in backends:
         few = with_tightened(small, select(tiny, range(NUM_COMPLETE)))
         check_exhaustively(small, to_backend(few, "torch", device), search=False)

@@ -633,6 +633,14 @@ def test_resume_refuses_other_arguments(run):
         am_reinforce.main(Args(resume=run, epochs=9, learning_rate=1.0))
 
 
+def test_a_run_goes_on_on_its_device_or_another(tiny):
+    """Without --device, on that of its beginning: auto would take a GPU."""
+    folder = am_reinforce.main(replace(tiny, epochs=1, device="cpu"))
+    for given, expected in (({}, "cpu"), ({"device": "cuda"}, "cuda")):
+        args, saved = loop.resumed(ReinforceTrainer, Args(resume=folder, **given))
+        assert (args.device, args.epochs, saved.path) == (expected, 1, folder / "last.safetensors")
+
+
 def test_resume_of_a_finished_run_changes_nothing(run, capsys):
     before = [(run / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")]
     am_reinforce.main(Args(resume=run))

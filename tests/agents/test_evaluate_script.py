@@ -174,6 +174,7 @@ def test_sources_of_instances(tmp_path, source):
         ({"methods": ("{model}:temperature=2",)}, "temperature 2 has no effect without sample; leave it out"),
         ({"problem": "TSP"}, "--problem TSP has no effect: random/TSP-8 names its problem; leave it out"),
         ({"methods": ("held-karp",), "batch_size": 2}, "--batch-size 2 has no effect: no method is a model; leave it"),
+        ({"methods": ("held-karp",), "tours": Path("kept")}, "--tours kept has no effect: no method is a model; leave"),
         ({"methods": ("{model}:width=3",)}, "no setting width; a model has num_tours"),
         ({"methods": ("{model}:num_tours=3",)}, "greedy tours from one start are the same"),
         ({"methods": ("{model}:sample=False",)}, "sample=False': sample must be true or false, got 'False'"),
@@ -330,6 +331,10 @@ def test_each_process_of_torchrun_takes_its_shard(chunked, monkeypatch):
     evaluate.main(chunked)
     with np.load(chunked.out / "shard-2-of-3.npz") as shard:
         assert shard["rows"].tolist() == [4, 8]
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert evaluate.make_setup(replace(chunked, device="cuda"), 0).device == "cuda:1"
 
 
 def test_a_second_run_decodes_what_is_missing(chunked, tmp_path, monkeypatch):

@@ -25,12 +25,13 @@ from routing_gym.problems import PROBLEMS, make_problem, near_problem
 WEIGHTS = Path(__file__).parents[1] / "weights"
 
 
-def load_repair(problem: AnyProblem, otherwise: TrainedModel | None = None) -> TrainedModel:
+def load_repair(problem: AnyProblem, otherwise: TrainedModel | None = None, device: str = "cpu") -> TrainedModel:
     """Load the published weights whose `improve` improves tours of a problem.
 
     Args:
         problem: Problem of the tours.
         otherwise: Model to return if there are no such weights and it solves the subproblems.
+        device: Device of the computation; see `load`.
 
     Raises:
         ValueError: Tours of the problem cannot be improved, or there are no weights for its subproblems.
@@ -47,7 +48,7 @@ def load_repair(problem: AnyProblem, otherwise: TrainedModel | None = None) -> T
             f"there are no weights for {name}, the problem of {problem.name}'s subproblems; train some: "
             f"{command('am_reinforce.py')} {options}, and give --repair runs/mine"
         ) from None
-    return load(path)
+    return load(path, device)
 
 
 def load(name: str | Path, device: str = "cpu", *, matrices: bool = False) -> TrainedModel:

@@ -92,7 +92,9 @@ class TrainedPointer(TrainedModel):
         for index in range(decoding.symmetries):
             tours = predict(self.network, TASKS["tsp"], symmetry(coords, index), **settings)
             cost = problem.objective(instance, tours)
-            found.append(Rollout(torch.as_tensor(tours), torch.as_tensor(cost), None))
+            device = self.network.begin.device
+            shortest = torch.as_tensor(cost, dtype=torch.float32, device=device)
+            found.append(Rollout(torch.as_tensor(tours, device=device), shortest, None))
         if progress is not None:
             progress(len(coords))
         return better_of(found)

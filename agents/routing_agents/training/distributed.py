@@ -104,21 +104,29 @@ def start(device: str) -> str:
     Raises:
         ValueError: The processes on this machine cannot have a CUDA device each.
     """
-    if not launched():
+    device = own_device(device)
+    if launched() and not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
+    if device.startswith("cuda:"):
+        torch.cuda.set_device(device)
+    return device
+
+
+def own_device(device: str) -> str:
+    """Return the device of this process: of several processes, each has a CUDA device of its own.
+
+    Raises:
+        ValueError: There are fewer devices than processes on this machine.
+    """
+    if not launched() or not device.startswith("cuda"):
         return device
     index, processes = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
-    if device.startswith("cuda") and processes > (torch.cuda.device_count() if device == "cuda" else 1):
+    if processes > (torch.cuda.device_count() if device == "cuda" else 1):
         raise ValueError(
             f"--device {device}: each of the {processes} processes on this machine needs a CUDA device of its own, "
-            f"and there are {torch.cuda.device_count()}; start fewer, with --device cuda"
+            f"and there are {torch.cuda.device_count()}; start fewer, with --device cuda, or give --device cpu"
         )
-    if not dist.is_initialized():
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
-    if device != "cuda":
-        return device
-    device = f"cuda:{index}"
-    torch.cuda.set_device(device)
-    return device
+    return f"cuda:{index}" if device == "cuda" else device
 
 
 def stop() -> None:

@@ -50,9 +50,8 @@ def resumed(trainer_type: type[Trainer], args: Any) -> tuple[Any, Saved | None]:
         found = f"its checkpoint names {header['script']}"
         raise ValueError(f"{args.resume}: not a run of {trainer_type.script}; {found}")
     first = checkpoint.read_arguments(header, path, type(args).from_json)
-    first = dataclasses.replace(
-        first.in_folder(path.parent), **{name: getattr(args, name) for name in args.beside_resume}
-    )
+    given = {name: getattr(args, name) for name in runs.changed(args) if name in args.beside_resume}
+    first = dataclasses.replace(first.in_folder(path.parent), **given)
     check_log(first)
     return first, Saved(path, tensors, header)
 

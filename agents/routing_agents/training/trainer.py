@@ -34,7 +34,7 @@ class RunArgs:
     """Log of the metrics."""
 
     local: ClassVar[tuple[str, ...]] = ("runs", "resume")  # facts of this machine, which checkpoints do not hold
-    beside_resume: ClassVar[tuple[str, ...]] = ()  # may be given together with `--resume`
+    beside_resume: ClassVar[tuple[str, ...]] = ("device",)  # may be given together with `--resume`
 
     @property
     def total_steps(self) -> int:
@@ -95,6 +95,8 @@ class Trainer(ABC):
         if args.threads:
             torch.set_num_threads(args.threads)
         self.args, self.device = args, runs.choose_device(args.device)
+        if self.device.startswith("cuda:"):
+            torch.cuda.set_device(self.device)
         self.step, self.seconds, self.best = 0, 0.0, -math.inf
         self.history: list[dict[str, Any]] = []
         self.sums: dict[str, Any] = {}

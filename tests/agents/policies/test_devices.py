@@ -11,11 +11,14 @@ from torch.utils._pytree import tree_leaves
 from am_reinforce import Reinforce
 from problem_names import ONE_OF_EACH
 from routing_agents.optimizers import make_optimizers
+from routing_agents.policies.attention.actor_critic import ActorCritic
 from routing_agents.policies.attention.decoding import Decoding, greedy_choice, solve
 from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.policies.pointer.policy import PointerPolicy
+from routing_agents.search.active import active_search
+from routing_agents.search.beam import beam_search, simulation_guided_search
 from routing_agents.training.baselines import SharedBaseline
 from routing_gym.arrays import map_arrays
 from routing_gym.problems import make_problem
@@ -60,3 +63,21 @@ def test_training_and_decoding_stay_on_one_device(name, make_network, monkeypatc
         several = Decoding(2, force_starts=True) if problem.any_first_node else Decoding(symmetries=2)
         found = solve(model, problem, instance, several)
     assert found.actions.device.type == "meta"
+
+
+@pytest.mark.parametrize("name", ["TSP", "CVRP", "OP", "OVRPBLTW"])
+def test_searches_stay_on_one_device(name, monkeypatch):
+    problem = make_problem(name, 5)
+    monkeypatch.setattr(type(problem), "fixed_length", True)  # see above
+    instance = map_arrays(lambda x: torch.as_tensor(x).to("meta"), problem.generate(np.random.default_rng(0), 3))
+    model, generator = AttentionModel(features_named(name), TINY).to("meta"), torch.Generator()
+    state = problem.initial(instance)
+    mask = {"action_mask": problem.action_mask(instance, state)}
+    seen = {**problem.observe_static(instance), **problem.observe_dynamic(instance, state), **mask}
+    with RefusesToMix():
+        beam_search(model, problem, instance, 3, symmetries=2)
+        simulation_guided_search(model, problem, instance, 2, 2, symmetries=2)
+        solve(model, problem, instance, Decoding(4, sample=True), generator)
+        for embeddings in (False, True):
+            active_search(model, problem, instance, 2, generator, embeddings)
+        ActorCritic(name).to("meta")(seen)

@@ -15,7 +15,6 @@ from routing_agents.policies.attention.encoder import ModelConfig
 from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.policies.attention.value import ValueHead
-from routing_gym.arrays import to_backend
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import rollout
 from routing_gym.sampling import sample_actions
@@ -66,6 +65,6 @@ def mean_costs(problem: AnyProblem, actor_critic: ActorCritic, seed: int, size: 
     """Return the mean cost of greedy tours and of tours of random legal actions, on the same instances."""
     rng = np.random.default_rng(seed)
     instance = problem.generate(rng, size)
-    greedy = solve(actor_critic.attention_model, problem, to_backend(instance, "torch")).cost
+    greedy = solve(actor_critic.attention_model, problem, instance).cost
     random = rollout(problem, instance, lambda seen: sample_actions(seen["action_mask"], rng))
     return float(greedy.mean()), float(random.cost.mean())

@@ -148,10 +148,10 @@ class NodeExtractor(BaseFeaturesExtractor):
             rows: Concatenated static observations: float32 (B, any).
             static: Static observations.
         """
-        weights = [parameter.detach() for parameter in self.model.parameters()]
+        weights = torch.cat([parameter.detach().flatten() for parameter in self.model.parameters()])
         kept = self.kept
-        if kept is None or kept.rows.shape != rows.shape or not all(map(torch.equal, kept.weights, weights)):
-            self.kept = kept = Kept(rows, [weight.clone() for weight in weights], self.model.encode(static))
+        if kept is None or kept.rows.shape != rows.shape or not torch.equal(kept.weights, weights):
+            self.kept = kept = Kept(rows, weights, self.model.encode(static))
         elif (new := (kept.rows != rows).any(dim=1)).any():
             fresh = self.model.encode({key: value[new] for key, value in static.items()})
             for old, values in zip(tensors(kept.encoding), tensors(fresh), strict=True):
@@ -165,7 +165,7 @@ class Kept:
     """Values that the next step of a rollout can reuse."""
 
     rows: Tensor  # float32 (B, any), the static observations
-    weights: list[Tensor]  # weights of the model at the time of encoding
+    weights: Tensor  # float32 (any,), all weights of the model at the time of encoding
     encoding: Encoding
 
 
