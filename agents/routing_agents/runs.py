@@ -166,7 +166,7 @@ def choose_device(name: str, option: str = "--device") -> str:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise ValueError(f"{option} must be cpu, cuda, cuda:1 etc. or auto, got {name!r}")
     if name.startswith("cuda") and int(name[5:] or 0) >= torch.cuda.device_count():
-        raise ValueError(f"{option} {name}: torch finds {torch.cuda.device_count()} CUDA devices here; use cpu or auto")
+        raise ValueError(f"{option} {name}: torch finds {torch.cuda.device_count()} CUDA devices here; use cpu")
     return name
 
 
