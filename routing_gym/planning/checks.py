@@ -152,12 +152,15 @@ def split_amounts(
         for row in np.flatnonzero(given < 0).tolist():
             raise table.error(row, headers["pickup"], "expected an amount that is not negative")
         ones, words = given == 1, is_flags(table, headers["pickup"])
-        binary, loaded = np.isin(given, (0, 1)).all(), delivery[ones] > 0
-        flags = words or (binary and loaded.all())
-        if binary and loaded.any() and not words:
+        empty = [table.place(int(row)) for row in np.flatnonzero(ones & (delivery == 0))]
+        binary = np.isin(given, (0, 1)).all()
+        flags = words or (binary and not empty)
+        if words and empty:
+            notes = (f"{headers['pickup']}: {empty[0]} has no demand, so nothing is picked up there",)
+        elif binary and not words and len(empty) < ones.sum():
             told = "flags: the demand of stops with 1 is picked up, not delivered; write yes and no to say so"
-            if not flags:
-                told = f"amounts: {table.place(int(np.flatnonzero(ones & (delivery == 0))[0]))} has 1 and no demand"
+            if empty:
+                told = f"amounts: {empty[0]} has 1 and no demand"
             notes = (f"{headers['pickup']}: only 0 and 1, read as {told}",)
         if flags:
             pickup[ones], delivery[ones] = delivery[ones], 0.0
