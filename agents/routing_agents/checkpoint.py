@@ -22,6 +22,7 @@ from routing_gym.files import write_atomically
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 T = TypeVar("T")
+MOST_FAULTS = 8  # in a message
 DTYPES = ("BF16", "F16", "F32", "F64", "I64")  # types of tensors that are read; torch supports few operations on others
 
 
@@ -94,6 +95,10 @@ def load_network(
         raise CheckpointError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise CheckpointError(f"{path}: its header does not describe a known network ({error})") from error
+    if path.name == LAST and weights.keys().isdisjoint(
+        network.state_dict()
+    ):  # the network is a part of what is trained
+        raise CheckpointError(f"{path}: it is for --resume; give the run's folder, whose {BEST} has the network alone")
     check_weights(network, weights, path)
     wanted = network.float().state_dict()  # whatever torch's default dtype is
     # Assigned, not copied into `to_empty`, which imports sympy for meta tensors: most of the time of a first load.
@@ -173,7 +178,7 @@ def check_tensors(expected: dict[str, Tensor], found: dict[str, Tensor], path: P
         complaint: Beginning of the error, such as "the state of muon does not fit".
 
     Raises:
-        CheckpointError: Tensors differ; the message lists them all.
+        CheckpointError: Tensors differ; the message names the first ones.
     """
     faults = [f"missing {name}" for name in expected.keys() - found.keys()]
     faults += [f"unexpected {name}" for name in found.keys() - expected.keys()]
@@ -184,7 +189,8 @@ def check_tensors(expected: dict[str, Tensor], found: dict[str, Tensor], path: P
         elif one.is_floating_point() != wanted.is_floating_point():
             faults.append(f"{name} holds {one.dtype}, expected {wanted.dtype}")
     if faults:
-        raise CheckpointError(f"{path}: {complaint}: {'; '.join(sorted(faults))}")
+        more = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
+        raise CheckpointError(f"{path}: {complaint}: {'; '.join(sorted(faults)[:MOST_FAULTS])}{more}")
 
 
 def fitting(name: str, like: Tensor, tensors: dict[str, Tensor], path: Path) -> Tensor:
@@ -202,11 +208,11 @@ def check_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> N
     """Check that weights fit a model and are finite.
 
     Raises:
-        CheckpointError: Weights do not fit, or are not finite; the message lists them all.
+        CheckpointError: Weights do not fit, or are not finite; the message names the first ones.
     """
     check_tensors(model.state_dict(), weights, path, "the weights do not fit the model")
     if infinite := sorted(name for name, tensor in weights.items() if not tensor.isfinite().all()):
-        raise CheckpointError(f"{path}: {', '.join(infinite)} is not finite; take another checkpoint")
+        raise CheckpointError(f"{path}: {', '.join(infinite[:MOST_FAULTS])} is not finite; take another checkpoint")
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:

@@ -912,6 +912,10 @@ def test_weights_that_do_not_fit_are_listed(run, tmp_path):
         match=r"missing placeholder; project_mean.weight has shape \(2, 2\), expected \(16, 16\); unexpected extra",
     ):
         load_model(tmp_path / "odd.safetensors")
+    tensors |= {f"model.{number}": torch.zeros(1) for number in range(9)}
+    checkpoint.save(tmp_path / "odd.safetensors", tensors, header)
+    with pytest.raises(checkpoint.CheckpointError, match="unexpected 5; and 4 more$"):
+        load_model(tmp_path / "odd.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,8 @@ def test_a_network_of_ones_own(tiny, monkeypatch):
     assert losses["approx_kl"].item() == pytest.approx(0, abs=1e-6)  # no dropout: the policy has not changed yet
     folder, _ = check_resumption(monkeypatch, ppo, ppo.PPOTrainer, args, 3)
     assert type(routing_agents.load(folder).network) is helpers.DeepSets
+    with pytest.raises(checkpoint.CheckpointError, match="last.safetensors: it is for --resume; give the run's folder"):
+        routing_agents.load(folder / "last.safetensors")
     with pytest.raises(checkpoint.CheckpointError, match="a network of kind 'deep-sets'; add --model deep-sets"):
         ppo.PPOTrainer(replace(tiny, init_from=folder))
 
