@@ -260,6 +260,7 @@ def main(args: Args) -> Table | None:
     solutions = {names[text]: method(problem, part) for text, method in methods.items()}
     if shard is not None and args.out is not None:
         print(f"{write_shard(args.out, shard, rows, asked, solutions)}: rows {rows.start:,} to {rows.stop:,}")
+        check_solved(solutions)
         return None
     if args.merge and args.out is not None:
         solutions = merge_shards(args.out, asked, num_rows)
@@ -271,9 +272,18 @@ def main(args: Args) -> Table | None:
             table.plot(args.out / "gap.png")
     finally:
         print(table.text())  # printed last, so that a closed pipe does not prevent the files
-    if useless := [row.method for row in table.rows if row.failed == table.num_instances]:
-        raise ValueError(f"failed on every instance: {', '.join(useless)}")
+    check_solved(solutions)
     return table
+
+
+def check_solved(solutions: dict[str, Solution]) -> None:
+    """Check that each method has solved an instance.
+
+    Raises:
+        ValueError: Methods have solved none; the message names them.
+    """
+    if useless := [name for name, solution in solutions.items() if solution.failed.all()]:
+        raise ValueError(f"failed on every instance: {', '.join(useless)}")
 
 
 def make_table(args: Args, test_set: TestSet, solutions: dict[str, Solution], names: dict[str, str]) -> Table:

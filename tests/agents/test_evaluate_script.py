@@ -117,6 +117,9 @@ def test_a_method_that_fails_on_every_instance(tmp_path, monkeypatch, capsys):
         evaluate.main(args)
     assert "milp failed on 3 of 3: RuntimeError: no luck" in capsys.readouterr().out
     assert json.loads((tmp_path / "table.json").read_text())["rows"][1]["reason"] == "RuntimeError: no luck"
+    with pytest.raises(ValueError, match="failed on every instance: milp"):  # nor does a shard end well
+        evaluate.main(replace(args, shard="1/1"))
+    assert (tmp_path / "shard-1-of-1.npz").exists()
 
 
 def test_labels():
