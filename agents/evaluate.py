@@ -4,10 +4,10 @@
     python agents/evaluate.py random/CVRP-50 pyvrp:time_limit=1 runs/NAME:symmetries=8
     python agents/evaluate.py eil51.tsp fast-tsp trained:beam=10 --out results
 
-Instances: `paper/ID` are the paper's test sets, and `random/ID` are generated with --seed. A path is a TSPLIB, CVRPLIB
-or OPLib file, an .npz file (of this library, RouteFinder or rl4co), or a .pkl file of the original code, POMO or MVMoE
-(with --problem). Costs are those of the environment: lengths of a file are in a unit that the table states (solve.py
-prints the file's own integers).
+Instances: `paper/ID` are the test sets of Kool et al. (2019), and `random/ID` are generated with --seed. A path is a
+TSPLIB, CVRPLIB or OPLib file, an .npz file (of this library, RouteFinder or rl4co), or a .pkl file of the original
+code, POMO or MVMoE (with --problem). Costs are those of the environment: lengths of a file are in a unit that the table
+states (solve.py prints the file's own integers).
 
 Methods: the name of a classical solver, the path of a run or checkpoint, published weights such as TSP-50, or `trained`
 for the published weights of the nearest size, each with settings after a colon. Gaps are relative to --reference. Its
@@ -72,7 +72,7 @@ class Args:
     env_kwargs: dict[str, str] = field(default_factory=dict)
     """Settings of the problem of generated instances, such as `--env-kwargs prize uniform`."""
     size: int = 1000
-    """Number of instances: the first ones of a test set, or generated ones."""
+    """Number of instances: the first ones of a test set or of a file with several, or generated ones."""
     seed: int = 1234
     """Random seed for generated instances, sampled tours and randomised solvers."""
     batch_size: int | None = None

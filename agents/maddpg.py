@@ -54,7 +54,8 @@ class Args(GameArgs):
     num_agents: int = 4
     """Number of vehicles m."""
     policy: NetworkConfig = NetworkConfig("attention-own", share_heads=True)
-    """Networks of the policies, smaller than MAPPO's."""
+    """Networks of the policies, by default one for all vehicles. Their mixing layer takes effect with
+    `--central-policy`."""
     games: int = 32
     """Number of games per step."""
     steps_per_epoch: int = 50
@@ -66,7 +67,7 @@ class Args(GameArgs):
     buffer: int = 256
     """Number of steps whose games the replay buffer holds."""
     updates: int = 8
-    """Number of optimiser steps per step of the run."""
+    """Number of optimiser steps per training step."""
     batch_size: int = 256
     """Number of ticks per optimiser step, each with all vehicles of a game."""
     n_steps: int = 4
@@ -74,7 +75,8 @@ class Args(GameArgs):
     tau: float = 0.02
     """Fraction by which the target networks move towards the networks in each optimiser step."""
     noise: float = 0.3
-    """Initial standard deviation of the exploration noise, in steps; it falls like the learning rates."""
+    """Initial standard deviation of the exploration noise, relative to the longest move in a tick; it falls like the
+    learning rates."""
     explore: float = 0.5
     """Initial fraction of vehicles, drawn for each game, that drive to the nearest customer with noise instead; it
     falls like the learning rates. Without them, vehicles hardly meet a customer at first."""

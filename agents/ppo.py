@@ -103,7 +103,7 @@ class Args(RunArgs):
     max_grad_norm: float = 1.0
     """Largest norm of the gradients; larger ones are scaled down."""
     held_out: int = 1_000
-    """Number of held-out instances for the greedy cost and the gap, the same as those of am_reinforce.py."""
+    """Number of held-out instances, those of am_reinforce.py, for the greedy cost and, for TSP, the gap."""
     model: str = USUAL
     """Kind of network: attention, the attention model; or one that you add to
     routing_agents.policies.attention.model.NETWORKS. It stays in evaluation mode, without dropout."""

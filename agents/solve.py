@@ -91,10 +91,10 @@ class Args(PlanArgs):
     problem and the nearest size."""
     decoding: Literal["greedy", "starts", "sampling", "beam", "heuristic"] | None = None
     """Decoding strategy. greedy: one greedy tour. starts: greedy tours from many first nodes; sampled tours where the
-    first node matters. sampling: sampled tours. beam: simulation-guided beam search, better and 7 to 40 times slower
-    with 50 or 100 nodes, more with more. The last three use all eight symmetries of the square. heuristic: for
-    --improve, a classical first tour (greedy edges for TSP, else nearest neighbour), without weights. SPCTSP is always
-    decoded greedily. Default: starts; with --improve, greedy above 400 nodes."""
+    first node matters. sampling: sampled tours. beam: simulation-guided beam search, better, but 7 to 40 times slower
+    with 50 or 100 nodes, more with more. These three use all eight symmetries of the square. heuristic: for --improve,
+    a classical first tour (greedy edges for TSP, else nearest neighbour), without weights. SPCTSP is always decoded
+    greedily. Default: starts; with --improve, greedy above 400 nodes."""
     tours: int = 128
     """Number of tours per symmetry, for starts and sampling."""
     capacity: int | None = None
@@ -115,9 +115,9 @@ class Args(PlanArgs):
     seed: int = 1
     """Random seed for sampling and search."""
     improve: float | None = None
-    """Seconds of large-neighbourhood search per file after decoding: in the VRP family the search of plans, which knows
-    all limits of a file; for other problems one in which a trained model solves parts of the tour again. For files with
-    one instance, of any problem but stochastic ones."""
+    """Seconds of large-neighbourhood search per file after decoding. In the VRP family, this is the search of plans,
+    which keeps all limits of a file; for other problems, a trained model solves subproblems of the tour. Only for files
+    with one instance, and not for stochastic problems."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
     """Model that solves the subproblems of --improve (a run folder or a checkpoint file), except in the VRP family.
     Default: the published weights for them: TSPFE (fixed edges) for TSP, those of the file's own problem for others."""

@@ -45,7 +45,7 @@ class Row:
     is_bound: bool  # computed with information that no policy has; does not compete for wins
     mean: Interval  # cost; prize for OP
     gap: Interval  # per cent of the reference's mean, positive is worse
-    wins: int  # instances on which no other method is better
+    wins: int  # instances on which no other method is better by more than 1e-6; bounds do not compete
     failed: int  # instances without a tour; no mean includes them
     reason: str  # the most frequent reason of the failures; empty if there are none
     seconds: float  # per instance

@@ -63,7 +63,7 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     if not path.is_file():
         if not path.exists():
             raise FileNotFoundError(f"{printable(path)}: there is no such file; give the path of an existing file")
-        raise InvalidFile(path, None, "this is no regular file; give the path of a file")
+        raise InvalidFile(path, None, "not a regular file, but a folder, device or pipe; give the path of a file")
     with path.open("rb") as file:
         data = file.read(max_bytes + 1)
     if not data:

@@ -62,7 +62,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         num_uniforms: Number of uniform random numbers from which one instance is drawn.
         columns: Inputs from which users build their own instances.
         matrices: Whether instances are generated and observed with matrices of edge lengths along streets (and of edge
-            durations, for problems with times). For problems with coordinates.
+            durations, for problems with times). Only problems with coordinates have this setting.
         observations: Observations that a network embeds, and how it embeds them.
     """
 
@@ -136,6 +136,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
         Raises:
             TypeError: `rng` is not NumPy's generator, or `batch_size` is not an integer.
+            ValueError: `batch_size` is negative.
         """
         check_draw(rng, batch_size)
         return self.from_uniforms(rng.random((batch_size, self.num_uniforms)))

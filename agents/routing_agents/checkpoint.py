@@ -116,7 +116,7 @@ def check_beside_resume(args: Any, given: Iterable[str]) -> None:
     """
     allowed = {option(name) for name in ("resume", *args.beside_resume)}
     if others := [one for one in given if one not in allowed]:
-        raise ValueError(f"--resume goes on with the run's own arguments; leave out {', '.join(others)}")
+        raise ValueError(f"--resume uses the run's own arguments; leave out {', '.join(others)}")
 
 
 def load_run(args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:

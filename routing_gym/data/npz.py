@@ -33,7 +33,7 @@ def save_npz(path: str | Path, problem: AnyProblem, instance: Any) -> None:
 
     Raises:
         InvalidInstance: The instance does not fit the problem.
-        TypeError: The problem is none.
+        TypeError: `problem` is not a `Problem`.
         ValueError: The problem is not in the registry, or the file is too large to be read back.
         OSError: The file cannot be written.
     """

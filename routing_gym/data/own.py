@@ -36,8 +36,8 @@ class OwnInstance:
     Attributes:
         name: Name for tables and pictures.
         problem: Problem of the instance.
-        instance: Batch of one: coordinates moved and scaled into the unit square, lengths and times divided by the
-            scale.
+        instance: Batch of one: coordinates moved and scaled into the unit square, lengths divided by `scale`, and so
+            are times, or by a scale of their own if `durations` are given.
         exact: The same instance before rounding to float32.
         columns: The columns that hold a value for each node, as given: float64 (A,).
         scale: Length in the user's units that is 1 in the instance.
@@ -73,7 +73,8 @@ def from_columns(
     """Make an instance from a user's own numbers.
 
     Args:
-        problem: Key of `PROBLEMS`; or a problem, whose settings are kept, except for the numbers of nodes and depots.
+        problem: Name of the problem, such as "VRPTW"; or a problem, whose settings are kept, except for the numbers of
+            nodes and depots.
         columns: Values by the names in `Problem.columns`: numbers (A,) for each node, with "x" and "y" for the
             coordinates, a matrix (A, A), or one number for the instance. None counts as missing. Row 0 is the depot, if
             the problem has one. A pandas or polars table is accepted, too.
@@ -324,11 +325,14 @@ def recognise(columns: Collection[str], numbers: Collection[str] = ()) -> str:
     return min(fitting, key=lambda one: one[0])[1]
 
 
-def read_csv(path: Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
+def read_csv(path: str | Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
     """Read the columns of a CSV file that some problem takes: x, y, demand, ready_time and so on.
 
     The first line names the columns; without names, two columns are x and y. Columns are separated by commas,
     semicolons or tabs; with semicolons or tabs, decimal commas are accepted too. Empty lines are skipped.
+
+    Args:
+        path: File to read.
 
     Returns:
         The columns, and the names of all others, which are not read.
@@ -337,6 +341,7 @@ def read_csv(path: Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
         InvalidFile: The file is invalid; the message has the line.
         OSError: The file cannot be opened.
     """
+    path = Path(path)
     file = read_csv_file(path)
     if not {"x", "y"} <= file.columns.keys():
         told = f"found the columns {found(', '.join(file.columns))}; expected x and y among them"

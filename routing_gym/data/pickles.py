@@ -55,8 +55,8 @@ def load_pickle(path: str | Path, name: str) -> tuple[AnyProblem, Any]:
     Args:
         path: File to read.
         name: Name of the problem, which the file does not contain. CVRP and SDVRP share a layout, and so do SPCTSP and
-            PCTSP, which ignores the real prizes. Only those variants of MVMoE whose rules are ours are accepted, see
-            `peers`.
+            PCTSP, which ignores the real prizes. Variants of MVMoE with backhauls are refused: their backhauls may
+            precede deliveries.
 
     Returns:
         The problem, with its default settings, and the instances, NumPy, float32 and int64.

@@ -69,7 +69,7 @@ def rounded(column: Column, value: Array) -> Array:
     most = LARGEST_EDGE if column.kind == "matrix" else LARGEST_SCALED
     if value.max() > most:
         raise ValueError(
-            f"{column.name} is up to {value.max():g} once lengths are divided by the extent of the map, and prizes by "
-            f"those required; expected at most {most:g}"
+            f"{column.name}: found up to {value.max():g} after scaling lengths to the unit square, and prizes to the "
+            f"required one; expected at most {most:g}; check the units"
         )
     return value.astype(np.float32)

@@ -55,10 +55,18 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
     | `time_window` (N, 2), `service_time` (N,), `depot_durations` (N, 2): there and back | Box(0, max, float32) |
     | `demand` (N,) | Box(0, 1, float32), share of the capacity |
     | `coords` (N, 2), `depot` (2,) | Box(0, 1, float32); absent if the static instance has no coordinates |
-    | `departure` (1,), `epochs_left` (1,): departure time of vehicles; share of the day | Box, float32 |
+    | `departure` (1,): departure time of this epoch's vehicles | Box(0, max, float32) |
+    | `epochs_left` (1,): share of the day's epochs that is left, with this one | Box(0, 1, float32) |
     | `durations` (L, L), `customer` (N,) | with `observe_durations`, or without coordinates |
     | `action_mask` | as above, int8 |
-    | `current`, `time` (1,), `free_capacity` (1,), `position` (2,) | the vehicle, only with `action="route"` |
+
+    Only with `action="route"`, about the vehicle:
+
+    | key | space |
+    |---|---|
+    | `current`: request where it is, 0 for the depot | Discrete(N + 1) |
+    | `time` (1,): earliest departure from there | Box(0, max, float32) |
+    | `free_capacity` (1,), and `position` (2,) if there are coordinates | Box(0, 1, float32) |
 
     ## Rewards
 
@@ -73,8 +81,8 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
 
     ## Info
 
-    - `new_requests`: mapping with the arrays `customer` (row of the static file), `time_window`, `demand`,
-      `service_time` of the requests that have arrived in this epoch, in the order in which they were drawn.
+    - `new_requests`: mapping with the arrays `customer` (location; with a static file, its row), `time_window`,
+      `demand`, `service_time` of the requests that have arrived in this epoch, in the order in which they were drawn.
     - `must_go`: bool (N,), the requests that must leave.
     - `num_deferred`: number of requests that the last epoch left waiting.
     - `routes`: routes of the epoch of the last action, as lists of request ids, which count from 1.
@@ -96,10 +104,9 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         **settings: Settings of `ResampledDays` with `static`, else of `GeneratedDays`.
 
     Raises:
-        InvalidInstance: The static instance is inconsistent.
         FileError: The file is invalid or uses an unsupported feature.
         OSError: The file does not exist or cannot be opened.
-        TypeError: A keyword is unknown.
+        TypeError: A keyword is unknown, or `static`, `source` or `router` has a wrong type.
         ValueError: An argument has an invalid value.
     """
 
@@ -174,7 +181,10 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         return self._lanes.render(self.render_mode)[0]
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return the mask of legal actions for sb3-contrib: (2 N,), 0 and 1 of every slot; "route": (N + 2,)."""
+        """Return the mask of legal actions for sb3-contrib: bool (2 N,), or (N + 2,) with "route".
+
+        Entries 2 i and 2 i + 1 are for the request in slot i: whether it may wait, and whether it may leave.
+        """
         self._lanes.require_start("action_masks()")
         return np.asarray(action_masks(self.form, self._lanes.mask)[0])
 

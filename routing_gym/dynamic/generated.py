@@ -28,7 +28,7 @@ LONGEST_SERVICE = 4.0  # multiple of the median at which the lognormal distribut
 class GeneratedDays:
     """Days on random maps.
 
-    The depot and `num_locations - 1` customers lie in a square that takes `crossing` seconds to cross along a side.
+    The depot and `num_customers` customers lie in a square that takes `crossing` seconds to cross along a side.
     Each of the `max_requests` slots of an epoch holds a request with a probability that depends on the time of day: the
     mean is `requests` per epoch, with few requests in the morning and evening and many at noon. The customer is
     uniform. The time window opens at a random time after the earliest possible arrival, more often early than late. The
@@ -44,8 +44,8 @@ class GeneratedDays:
         max_requests: Largest number of requests in an epoch; by default twice the mean.
         layout: "uniform" or "clustered".
         window: Width of the time windows, in epochs.
-        crossing: Seconds to cross the square. `Day.coords` are scaled to the unit square, by another factor for each
-            day, so that a unit of them takes at most `crossing` seconds.
+        crossing: Seconds to cross the square. `Day.coords` are scaled to the unit square, by a factor of each day, so
+            that a length of 1 takes at most `crossing` seconds.
         asymmetry: Share of `crossing` that climbing the full height takes.
         service: Median service time in seconds.
         service_sigma: Standard deviation of the logarithm of the service time.
@@ -87,10 +87,9 @@ class GeneratedDays:
             raise ValueError(f"layout must be one of {', '.join(get_args(Layout))}; got {self.layout!r}")
         most = self.max_requests if self.max_requests is not None else max(1, int(np.ceil(2 * self.requests)))
         object.__setattr__(self, "max_requests", check_integer("max_requests", most, 1))
-        if self.rates().max() > 1:
-            raise ValueError(
-                f"max_requests {most} is too small: at noon {self.rates().max() * most:.1f} requests arrive in an epoch"
-            )
+        if (noon := self.rates().max() * most) > most:
+            told = f"at noon, {noon:.1f} requests arrive in an epoch on average"
+            raise ValueError(f"max_requests {most} is too small: {told}; choose at least {math.ceil(noon)}")
         check_horizon(self.epoch_duration, self.margin, self.closing)
 
     @property

@@ -82,7 +82,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
     Minus the cost of the step ("dense"), or minus the cost of the whole tour on its last step ("sparse").
     The cost is the length of the tour; OP: minus the prizes; PCTSP, SPCTSP, VRP with PC: plus the penalties of the
     unvisited nodes, all charged on the last step; VRP with HF: lengths times the vehicle's cost per length, plus a
-    fixed cost per route; MTSP: the length of the longest tour.
+    fixed cost per route; MTSP: the length of the longest route.
 
     ## Starting state
 
@@ -106,7 +106,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     Args:
         problem: Name of a problem, or a `Problem`.
-        num_nodes: Number of nodes, see Ids; only with a name.
+        num_nodes: Number of cities, or of customers; see Ids. Only with a name.
         generator: Function that replaces `Problem.generate`: called as `generator(rng, 1)`, returns one instance.
         reward: "dense" or "sparse".
         on_illegal: "terminate" or "raise".

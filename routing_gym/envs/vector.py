@@ -245,7 +245,7 @@ class RoutingVectorEnv(LaneVectorEnv):
 
     Args:
         problem: Name of a problem, or a `Problem`.
-        num_nodes: Number of nodes, see `RoutingEnv`; only with a name.
+        num_nodes: Number of cities, or of customers; see `RoutingEnv`. Only with a name.
         num_envs: Number of lanes.
         autoreset_mode: "NextStep", "SameStep" or "Disabled", or a `gymnasium.vector.AutoresetMode`; the
             strings keep `spec.to_json()` working. NextStep ignores the action of a lane that is reset.
@@ -319,7 +319,7 @@ class RoutingVectorEnv(LaneVectorEnv):
             InvalidAction: See `step`.
             ResetNeeded: Before the first reset, or the mask marks a lane whose episode has ended.
             TypeError: The mask is not bool.
-            ValueError: The mask's shape is wrong, or it marks no lane; or lanes restart automatically.
+            ValueError: The mask's shape is wrong, or it marks no lane; or `autoreset_mode` is not "Disabled".
         """
         if self.autoreset_mode != AutoresetMode.DISABLED:
             raise ValueError(f'step_some: needs autoreset_mode="Disabled", got {self.autoreset_mode.value!r}')

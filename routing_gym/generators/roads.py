@@ -48,7 +48,7 @@ def random_matrices(problem: AnyProblem, rng: np.random.Generator, batch_size: i
         ValueError: The problem has time windows, which random matrices would make infeasible.
     """
     if any(column.kind == "time" for column in problem.columns):
-        raise ValueError(f"{problem.name} has time windows, which random matrices do not keep; draw roads")
+        raise ValueError(f"{problem.name} has time windows, which random matrices break; take the generator roads")
     drawn = problem.generate(rng, batch_size)
     if "coords" not in instance_fields(problem):
         return drawn

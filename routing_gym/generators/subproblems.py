@@ -118,7 +118,9 @@ def windows(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> T
     """
     check_instance_type(problem, TSPFEInstance, "windows of a tour are instances of TSPFE only")
     if problem.num_nodes > POOL_CITIES:
-        raise ValueError(f"windows are cut from tours of {POOL_CITIES} cities, asked for {problem.num_nodes}")
+        raise ValueError(
+            f"num_nodes is {problem.num_nodes}, but tours have {POOL_CITIES} cities; choose at most as many"
+        )
     places, tours, near = tour_pool()
     coords, partner, missing = [], [], batch_size
     while missing > 0:

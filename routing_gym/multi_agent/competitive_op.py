@@ -54,7 +54,8 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
     """Competitive orienteering for `num_agents` vehicles.
 
     In every tick each vehicle moves by at most `step_length`, all simultaneously; they do not block each other.
-    Vehicles that reach a customer in the same tick split its prize equally, and it is no longer available.
+    Vehicles that reach a customer in the same tick split its prize equally, and it is no longer available. Gains and
+    observed prizes are those of the instance divided by 100.
 
     With `control="target"`, action 0 stays, and action k moves towards the vehicle's k-th nearest available customer,
     stops exactly at it, and collects its prize; customers on the way are not collected. An action is illegal, and

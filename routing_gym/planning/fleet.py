@@ -122,7 +122,7 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False)
     for key in numbers:
         if key not in instance_columns():
             known_numbers = ", ".join(sorted(instance_columns()))
-            raise InvalidInput(f"{key} is neither an argument nor a number of a problem; these are {known_numbers}")
+            raise InvalidInput(f"unknown argument {key}; numbers of problems are {known_numbers}")
     own = {key: positive(Table("solve", {key: [value]}), key, 0) for key, value in numbers.items()}
     return fleet_of(table, own, by_name, alike)
 

@@ -260,8 +260,8 @@ def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], decima
     if is_missing(cell):
         raise InvalidInput(
             printable(
-                f"{place}: found no value (null): there is no way; leave one of the stops out, move it onto a road, or "
-                "give the pair a length that is a little longer than any route"
+                f"{place}: found no value (null): no road connects the two stops; leave one of them out, move it onto "
+                "a road, or enter a value that is a little larger than that of any route"
             )
         )
     try:

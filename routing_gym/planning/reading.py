@@ -38,14 +38,16 @@ def read_task(
     """Read a planning task.
 
     Args:
-        stops: Table of stops, see `read_table`; row 0 is the depot. None if a matrix alone describes the task.
-        vehicles: Vehicles, see `read_fleet`.
-        durations: Matrix of minutes, or a routing service's answer; see `read_matrices`.
+        stops: Table of stops, see `routing_agents.solve`; row 0 is the depot. None if a matrix alone describes the
+            task.
+        vehicles: Vehicles, see `routing_agents.solve`.
+        durations: Matrix of minutes, or a routing service's answer.
         distances: Matrix of km.
-        problem: Key of `PROBLEMS`; by default the problem is recognised from the columns.
+        problem: Name of the problem, such as "VRPTW"; by default, the columns determine it.
         speed: Speed in km/h, for durations along geodesics, or along `distances`.
         minimise: "minutes" of driving or "km"; by default minutes if `durations` are given, otherwise km.
-        reachable: Whether to refuse a stop that no vehicle reaches in time; during the day, it may have been visited.
+        reachable: Whether to refuse stops that no vehicle can reach in time; False for re-planning, where they may have
+            been visited already.
         **numbers: Values that problems declare per instance: capacity, max_length, required_prize, num_salesmen.
 
     Raises:

@@ -151,8 +151,8 @@ def check_problem_name(problem: str, given: Given) -> None:
         raise InvalidInput(unknown_problem(problem))
     if problem not in dict(kinds()):
         raise InvalidInput(
-            f"a plan cannot name {problem}: leave the problem out; depots and vehicles that differ are columns of the "
-            "vehicles, penalties a column of the stops"
+            f"problem {problem} is not accepted for plans; leave it out, and describe depots and vehicles that differ "
+            "by columns of the vehicles, and penalties by a column of the stops"
         )
     if missing := lacking(smallest(problem), given):
         raise InvalidInput(f"{problem} needs {', '.join(missing)}; give them, or name another problem")

@@ -37,7 +37,7 @@ class Task:
 
     Attributes:
         source: Name of the table.
-        problem: Key of `PROBLEMS`.
+        problem: Name of the problem, such as "VRPTW".
         ids: Ids of the stops; unique.
         names: Names of the stops; by default the ids.
         points: Latitude and longitude in degrees, or x and y, as given: (A, 2); None without coordinates.

@@ -92,13 +92,13 @@ def working_hours(
     service.
 
     Raises:
-        InvalidInput: The shift ends before it starts, or while the depot is closed.
+        InvalidInput: The vehicles may never be away while the depot is open.
     """
     start, end = (shift_minutes(fleet, name, origin) for name in ("earliest", "latest"))
     if opens <= closes and max(opens, start) > min(closes, end):
         raise InvalidInput(
-            f"{fleet.place}: found a shift that ends before it starts, or while the depot is closed; change earliest "
-            "or latest"
+            f"{fleet.place}: found hours that end before they begin, or have none in common with the depot's; change "
+            "earliest or latest"
         )
     return max(opens, start), end if is_open else min(closes, end)
 

@@ -85,8 +85,8 @@ def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
             such as "VRPTW".
         num_nodes: Number of cities for TSP, TSPFE and ATSP, of customers for the others.
         **settings: Settings of the problem: `capacity` (CVRP, SDVRP, the VRP family), `prize` and `max_length` (OP),
-            `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP), `max_length` (with L), `num_depots` (with MD or
-            HF); `matrices` (all but ATSP), for instances on streets, whose lengths are observed.
+            `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP), `max_length` (VRP family with L), `num_depots`
+            (with MD or HF, see `VRP`); `matrices` (all but ATSP), for instances on streets, whose lengths are observed.
 
     Raises:
         ValueError: The name is unknown or a value is invalid.

@@ -1,7 +1,7 @@
-"""Min-max multiple TSP: several salesmen share the customers; the cost is the length of the longest tour.
+"""Min-max multiple TSP: several salesmen share the customers; the cost is the length of the longest route.
 
 França, Gendreau, Laporte, Müller (1995), "The m-traveling salesman problem with minmax objective",
-Transportation Science 29. All tours start and end at the depot. Depot and customers are uniform in the unit square.
+Transportation Science 29. All routes start and end at the depot. Depot and customers are uniform in the unit square.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ class MTSPInstance:
 @dataclass(frozen=True)
 class MTSPState:
     node: Array  # int64 (B,), 0 = depot
-    salesmen_left: Array  # int64 (B,), salesmen whose tour is not complete, including the current one
-    length: Array  # float64 (B,), length of the current tour so far
-    longest: Array  # float64 (B,), length of the longest tour, including the current one
+    salesmen_left: Array  # int64 (B,), salesmen whose route is not complete, including the current one
+    length: Array  # float64 (B,), length of the current route so far
+    longest: Array  # float64 (B,), length of the longest route, including the current one
     num_visited: Array  # int64 (B,)
     visited: Array  # bool (B, A), depot column always False
 
 
 @dataclass(frozen=True)
 class MTSP(Problem[MTSPInstance, MTSPState]):
-    """Min-max multiple TSP with `num_nodes` customers; action 0 ends a salesman's tour, and the next salesman starts.
+    """Min-max multiple TSP with `num_nodes` customers; action 0 ends a salesman's route, and the next one starts.
 
     The episode ends with action 0 after the last customer.
 
-    The salesmen travel one after the other. No tour is empty, but salesmen may stay at the depot. The cost of a step is
-    the increase of the longest tour, so that the sum of the costs is the longest tour.
+    The salesmen travel one after the other. No route is empty, but salesmen may stay at the depot. The cost of a step
+    is the increase of the longest route, so that the sum of the costs is the length of the longest route.
 
     Attributes:
         num_salesmen: Number of salesmen in generated instances.

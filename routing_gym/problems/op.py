@@ -116,8 +116,10 @@ class OP(Problem[OPInstance, OPState]):
     short enough. The rule excludes such tours, so that the depot is always legal and a mask needs no search.
 
     Attributes:
-        prize: Kind of generated prizes: "constant" (1), "uniform" (0.01 to 1) or "distance" (increasing with it).
-        max_length: Maximum length in generated instances; by default `expected_length(num_nodes)`.
+        prize: Kind of generated prizes: "constant" (1), "uniform" (0.01 to 1) or "distance" (increasing
+            with the distance from the depot).
+        max_length: Maximum length in generated instances; by default 2, 3 and 4 for 20, 50 and 100 customers,
+            linear in between, 2 below, and 0.4 sqrt(n) above.
 
     Raises:
         ValueError: There is no customer, the kind of prize is unknown, or the length is not positive and finite.

@@ -92,7 +92,8 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
     """Prize-collecting TSP with `num_nodes` customers; action 0 returns to the depot and ends the tour.
 
     Attributes:
-        penalty_scale: The K of the penalties U(0, 3K/n); by default `expected_length(num_nodes)`.
+        penalty_scale: The K of the penalties U(0, 3K/n); by default 2, 3 and 4 for 20, 50 and 100 customers,
+            linear in between, 2 below, and 0.4 sqrt(n) above.
 
     Raises:
         ValueError: There is no customer, or the penalty scale is not positive and finite.

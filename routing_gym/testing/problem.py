@@ -63,9 +63,9 @@ def check_problem(
       exactly, except where a change of 1e-5 in a number of the instance or the state would change the mask anyway. JAX
       compiles `step` once for all steps, without callbacks, and `vmap` gives the same rows. `from_uniforms` runs on
       JAX too.
-    - Half the coordinates, lengths and times give the cost that `cost_in_units` tells, and half of those observations
-      that are declared as lengths. With `plain_routes`, tours cost the total length of their routes, and `objective`
-      accepts routes that are built from the columns alone.
+    - If coordinates, lengths and times are halved, the cost is the one that `cost_in_units` returns, and the
+      observations that are declared as lengths are halved. With `plain_routes`, tours cost the total length of their
+      routes, and `objective` accepts routes that are built from the columns alone.
     - On small instances, the best legal action sequence is the best of all sequences that `objective` accepts.
 
     Args:

@@ -4,7 +4,8 @@
     env = wrappers.FlattenObservation(wrappers.RandomSymmetry(gym.make("routing/TSP-20")))
     envs = wrappers.vector.RandomSymmetry(gym.make_vec("routing/TSP-20", num_envs=64))
 
-Combine them in this order: RescaleCoordinates and RandomSymmetry, RelativeCoordinates, FlattenObservation.
+Apply them in this order, the innermost first: RescaleCoordinates, RandomSymmetry, RelativeCoordinates,
+FlattenObservation.
 `env.unwrapped.set_state` does not restore the data that wrappers computed at `reset`: with a wrapper, restore only
 states of the current episode.
 """

@@ -189,7 +189,10 @@ def test_sources_of_instances(tmp_path, source):
             "beam goes with expansion and symmetries only; leave out embeddings",
         ),
         ({"instances": "random/SPCTSP-8", "methods": ("trained:active=2",)}, "shows prizes early; take beam alone"),
-        ({"methods": ("held-karp", "{model}:num_tours=9,force_starts=true")}, "9 starts asked of 8 nodes"),
+        (
+            {"methods": ("held-karp", "{model}:num_tours=9,force_starts=true")},
+            "num_tours is 9, with forced starts at 8",
+        ),
         (
             {"instances": "random/OP-8", "methods": ("trained:num_tours=2,force_starts=true",)},
             "force_starts: the first node of a tour matters in OP; sample instead",

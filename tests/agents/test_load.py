@@ -224,9 +224,9 @@ def test_beam_search_is_a_decoding():
         ("TSP", np.ma.masked_equal(LINE, LINE[1][0]), {}, "x of row 1 is nan; expected a number"),
         ("TSP", torch.zeros(3, 2, requires_grad=True), {}, "coords: not numbers .*detach"),
         ("TSP", LINE, {"seed": 1.5}, "seed must be an integer from 0 to"),
-        ("OP", LINE, {"prize": [0, 1, 1], "max_length": 1e99}, "max_length is up to .* expected at most 1e.09"),
-        ("PCTSP", LINE, {"prize": [0, 1, 1], "penalty": [0, 1e30, 1], "required_prize": 1}, "penalty is up to"),
-        ("PCTSP", LINE, {"prize": [0, 1, 1], "penalty": [0, 1, 1], "required_prize": 1e-300}, "prize is up to 1e.300"),
+        ("OP", LINE, {"prize": [0, 1, 1], "max_length": 1e99}, "max_length: found up to .* expected at most 1e.09"),
+        ("PCTSP", LINE, {"prize": [0, 1, 1], "penalty": [0, 1e30, 1], "required_prize": 1}, "penalty: found up to"),
+        ("PCTSP", LINE, {"prize": [0, 1, 1], "penalty": [0, 1, 1], "required_prize": 1e-300}, "prize: found up to 1e"),
         ("SPCTSP", LINE, {"prize": [0, 1, 1]}, "SPCTSP needs .*; penalty, required_prize, real_prize missing"),
     ],
 )

@@ -38,7 +38,7 @@ def test_a_default_is_given_beside_resume(monkeypatch):
     """16 epochs are the default, but who asks for them would believe that they are trained."""
     path = str(AGENTS / "am_reinforce.py")
     monkeypatch.setattr(sys, "argv", [path, "--resume", ".", "--epochs=16", "--processes", "1"])
-    with pytest.raises(SystemExit, match="--resume goes on with the run's own arguments; leave out --epochs, --proces"):
+    with pytest.raises(SystemExit, match="--resume uses the run's own arguments; leave out --epochs, --proces"):
         runpy.run_path(path, run_name="__main__")
 
 

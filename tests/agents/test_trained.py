@@ -176,7 +176,7 @@ def test_one_model_for_the_vrp_family():
     instance = make_problem("OVRPL", 20).generate(np.random.default_rng(0), 1)
     solved = model.solve(instance, decoding="greedy")
     assert solved.cost == make_problem("OVRPL", 20).objective(instance, solved.actions[None])[0]
-    with pytest.raises(ValueError, match="was trained on OVRPL; the instances are VRPB"):
+    with pytest.raises(ValueError, match="was trained on OVRPL; the instances are VRPB: take a model for VRPB"):
         model.check(make_problem("VRPB", 20))
 
 

@@ -30,9 +30,10 @@ class NetworkConfig:
     """Kind and sizes of a network of m agents."""
 
     mixing: Mixing = "attention-own"
-    """How agents exchange information: by attention, c^i being the layer's output (attention) or joined with x^i
-    (attention-own); by equal weights, joined with x^i (mean); by a layer over all x at once (concatenation, or
-    concatenation-narrow with about as many parameters as attention); or not at all (own)."""
+    """How agents exchange information, from the features x^i of each agent i to c^i: by attention, c^i being the
+    layer's output (attention) or joined with x^i (attention-own); by equal weights, joined with x^i (mean); by a layer
+    over all x at once (concatenation, or concatenation-narrow with about as many parameters as attention); or not at
+    all (own)."""
     width: int = 64
     """Size d of x^i and c^i; num_heads * value_dim must be equal to it."""
     token_width: int = 32

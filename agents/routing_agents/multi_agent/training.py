@@ -48,7 +48,7 @@ class GameArgs(RunArgs):
     central_policy: bool = False
     """Let each policy read the observations of all vehicles, through the mixing layer of `--policy.mixing`."""
     policy: NetworkConfig = NetworkConfig("attention-own", token_width=64, share_heads=True)
-    """Networks of the policies, by default one for all vehicles. Its mixing layer takes effect with
+    """Networks of the policies, by default one for all vehicles. Their mixing layer takes effect with
     `--central-policy`."""
     critic: NetworkConfig = NetworkConfig("attention-own")
     """Networks of the values or action values, with one head per vehicle."""

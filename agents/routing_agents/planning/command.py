@@ -39,7 +39,7 @@ class PlanArgs:
     seconds: float = 10.0
     """Seconds for planning a table of stops, without preparation."""
     speed: float | None = None
-    """Speed in km/h, for durations without a matrix. Default: 30 for latitudes and longitudes."""
+    """Speed in km/h, for durations without a matrix. Default: 30 for latitudes and longitudes, 60 for x and y."""
     minimise: Literal["minutes", "km"] | None = None
     """Minimise minutes of driving, or km. Default: minutes with --durations, else km."""
     start: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None

@@ -86,9 +86,11 @@ def solve(
         solver: "auto": a trained policy with search, and the strongest classical solver that is installed, each for
             half of the time; with more than 200 stops, PyVRP gets nine tenths, unless there are pairs. The better plan
             is returned, with both costs. "trained", "search" (no policy), "pyvrp", "ortools", another name in
-            `routing_gym.solvers.SOLVERS`, or a model that `routing_agents.load` returned.
+            `routing_gym.solvers.SOLVERS`, or a model that `routing_agents.load` returned. With `fixed`, "auto" is
+            "search", and no other solver is accepted.
         seconds: Seconds for planning, without loading and preparation, which with 5,000 stops takes half a minute.
-        start: Plan to continue from, or its JSON file; stops are matched by their ids.
+        start: Plan to continue from, or its JSON file; stops are matched by their ids. For CVRP, the VRP family and
+            other problems with `plain_routes`.
         fixed: Part of `start` to keep: the current time (for everything that has been driven by then), the number of
             completed stops by vehicle, or ids of stops (with all stops before them). Vehicles with kept stops deliver
             what they have loaded, and nothing else; one that is on its way back gets no further stops. Not with
@@ -106,7 +108,7 @@ def solve(
     Raises:
         InvalidInput: The input is invalid; the message has source, row, column, value and remedy.
         InvalidFile: A file cannot be read.
-        ValueError: Another argument is invalid, or the solver does not support the problem.
+        ValueError: Another argument is invalid, or the solver does not support the problem or found no plan.
         ImportError: An optional package is missing; the message names the extra.
         OSError: A file cannot be opened.
     """

@@ -175,7 +175,7 @@ def read_beginning(task: Task, start: Any, fixed: Any) -> tuple[Task, Beginning]
             if key not in rows:
                 raise InvalidInput(f"fixed: stop {key} of vehicle {vehicle} is not in {task.source}; keep it there")
         if count and vehicle not in numbers:
-            raise InvalidInput(f"fixed: there is no vehicle {vehicle} any more, which has been at {stops[0]}; keep it")
+            raise InvalidInput(f"fixed: vehicle {vehicle} has been at {stops[0]}, and is gone; add it again")
     types = split(task, previous, left, numbers, counts, now)
     order = [name for kind in types for name in kind.vehicles]
     last = max((place for place, name in enumerate(order) if name in left), default=-1)

@@ -108,8 +108,8 @@ class TrainedModel:
                 instance: the result of `routing_gym.data.from_columns`, or, in its unit square, an instance of the
                 problem such as `TSPInstance`.
             decoding: Decoding strategy. "greedy": one greedy tour. "starts": greedy tours from up to 128 first nodes
-                or, if the first node matters, 128 sampled tours, under the eight symmetries of the square; for
-                stochastic problems one greedy tour. "sampling": 128 sampled tours under these symmetries. "beam":
+                or, if the first node matters, 128 sampled tours, under each of the eight symmetries of the square; for
+                stochastic problems one greedy tour. "sampling": 128 sampled tours under each symmetry. "beam":
                 simulation-guided beam search, which finds better tours and takes 7 to 40 times as long with 50 or
                 100 nodes; the time grows with the cube of their number. Or a `Decoding` or `Beam`. The best tour is
                 returned.
@@ -120,8 +120,9 @@ class TrainedModel:
 
         Raises:
             TypeError: The instance is one of another problem.
-            ValueError: A column is missing, unknown, given twice, or holds an invalid value; the message has row, value
-                and remedy.
+            ValueError: A column is missing, unknown, given twice, or holds an invalid value (the message has row, value
+                and remedy); or the decoding or the seed is invalid.
+            MemoryError: See `solve_batch`.
         """
         given = {key: value for key, value in columns.items() if value is not None}
         if is_dataclass(coords):
@@ -151,7 +152,8 @@ class TrainedModel:
     def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
         """Raise ValueError if the model was not trained on a problem; `found` precedes its name in the error."""
         if problem.name not in self.names:
-            raise ValueError(f"{self.path} was trained on {self.problem.name}; {found} {problem.name}")
+            told = f"{self.path} was trained on {self.problem.name}; {found} {problem.name}"
+            raise ValueError(f"{told}: take a model for {problem.name}")
 
     def solve_own(self, own: OwnInstance, decoding: str | Strategy = "starts", seed: int = 1) -> SolvedInstance:
         """Solve an instance made from a user's own numbers; see `routing_gym.data.own`."""
@@ -271,7 +273,8 @@ class TrainedModel:
         kind = neighbourhoods_of(problem)
         wanted, _ = kind.repaired_by(problem)
         if wanted not in self.names:
-            raise ValueError(f"{self.path} was trained on {self.problem.name}; parts of {problem.name} are {wanted}")
+            told = f"{self.path} was trained on {self.problem.name}; subproblems of {problem.name} are {wanted}"
+            raise ValueError(f"{told}: take load_repair(problem)")
         check_seed(seed)
         if (rows := batch_size(instance)) != 1:
             raise ValueError(f"the instance has {rows} rows; improve takes one at a time")

@@ -217,7 +217,7 @@ def check_kind(document: Document) -> str:
         if keyword not in (*COMMON_VALUES, *COMMON_SECTIONS, *file_type.values, *file_type.sections):
             others = [name for name, other in FILE_TYPES.items() if keyword in (*other.values, *other.sections)]
             raise InvalidFile(
-                document.path, line, f"{keyword} has no place in a file of TYPE {kind}, but of {', '.join(others)}"
+                document.path, line, f"{keyword} is not allowed with TYPE {kind}, only with {', '.join(others)}"
             )
     return kind
 

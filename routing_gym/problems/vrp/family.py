@@ -72,8 +72,8 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     The episode ends at a depot after the last customer. With penalties, it also ends if a vehicle at a depot chooses
     this depot.
 
-    Every customer can be served by its own vehicle, and the number of vehicles is not limited, except in fleets
-    if customers may be left out. `validate` rejects other instances, so that no mask is empty. The cost is the
+    Every customer can be served by its own vehicle. The number of vehicles is limited only in fleets with penalties (HF
+    and PC). `validate` rejects other instances, so that no mask is empty. The cost is the
     length of the routes, times the vehicle's cost per length, plus fixed costs and penalties; waiting and service
     cost nothing.
 

@@ -286,7 +286,7 @@ def test_bad_input_comes_before_any_work(tmp_path):
     folder = mappo.main(replace(TINY[mappo], runs=tmp_path, name="run", epochs=1))
     with pytest.raises(ValueError, match=r"run: not a run of maddpg.py; its checkpoint names mappo.py"):
         maddpg.main(maddpg.Args(resume=folder))
-    with pytest.raises(ValueError, match="--resume goes on with the run's own arguments; leave out --games"):
+    with pytest.raises(ValueError, match="--resume uses the run's own arguments; leave out --games"):
         mappo.main(mappo.Args(resume=folder, games=3))
     published = AGENTS / "routing_agents" / "weights" / "tsp-20.safetensors"
     with pytest.raises(CheckpointError, match="holds no policy of a game; train one with agents/mappo.py"):

@@ -80,7 +80,7 @@ def test_columns_tell_the_problem(problem):
 
 
 def test_problems_that_no_plan_is_made_for():
-    with pytest.raises(ValueError, match="a plan cannot name MDVRP: leave the problem out"):
+    with pytest.raises(ValueError, match="problem MDVRP is not accepted for plans; leave it out"):
         read_task({"x": [0, 1], "y": [0, 1], "demand": [0, 1]}, problem="MDVRP", vehicles={"capacity": 2})
 
 

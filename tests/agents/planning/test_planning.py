@@ -520,7 +520,7 @@ def test_the_shortest_of_equal_prizes_is_planned(monkeypatch):
     longer = np.array([1, 3, 2, 4, 0])
     monkeypatch.setattr("routing_agents.planning.others.decode", lambda *arguments: longer)
     monkeypatch.setattr(type(model), "improve", lambda *arguments: SimpleNamespace(actions=longer, interrupted=False))
-    plan = routing_agents.solve(PRIZES, vehicles={"max_length": 100}, seconds=0.4)
+    plan = routing_agents.solve(PRIZES, vehicles={"max_length": 100}, seconds=10)
     assert plan.solver == "milp"
     assert len(set(plan.costs.values())) == 1
 

@@ -199,7 +199,7 @@ def test_forced_starts(name):
     played = play(problem, instance, encoding.detach(), model, num_tours=4, force_starts=True)
     first = [0, 1, 2, 3] if name == "TSP" else [1, 2, 3, 4]
     assert played.actions[:, 0].view(-1, 4).tolist() == [first] * 6
-    with pytest.raises(ValueError, match="8 starts asked of 7 nodes"):
+    with pytest.raises(ValueError, match="num_tours is 8, with forced starts at 7 nodes"):
         decode(model, problem, instance, encoding, greedy_choice, 8, force_starts=True)
 
 

@@ -249,7 +249,7 @@ def test_what_cannot_be_improved():
         neighbourhoods_of(make_problem("SPCTSP", 10))
     problem, search = tour_search()
     other = TrainedModel(untrained("TSP"), problem, "here")
-    with pytest.raises(ValueError, match="here was trained on TSP; parts of TSP are TSPFE"):
+    with pytest.raises(ValueError, match="here was trained on TSP; subproblems of TSP are TSPFE"):
         other.improve(problem, search.instance, search.actions(), 1)
     model = TrainedModel(search.network, TSPFE(10), "here")
     with pytest.raises(ValueError, match="city 0 is visited twice|visited"):

@@ -389,7 +389,7 @@ INVALID = [  # the text, a part and its replacement, and the error
     (TSP_TEXT, "EOF\n", "EOF\n1 2 3\n", ":11: found '1 2 3' after EOF"),
     (TSP_TEXT, "NAME : square", "1 2 3", ":1: found '1 2 3', expected a line 'KEYWORD : value'"),
     (TSP_TEXT, "NAME : square", "NAME square", ":1: found 'NAME square', expected a line 'KEYWORD : value'"),
-    (TSP_TEXT, "TYPE : TSP", "TYPE : TSP\nCAPACITY : 3", ":3: CAPACITY has no place in a file of TYPE TSP"),
+    (TSP_TEXT, "TYPE : TSP", "TYPE : TSP\nCAPACITY : 3", ":3: CAPACITY is not allowed with TYPE TSP"),
     (TSP_TEXT, ": square", ": \x9b31m", r":1: found control character '\\x9b', expected a text file"),
     (TSP_TEXT, "4 3 0", "4 3 \0", r":9: found control character '\\x00', expected a text file"),
     (ATSP_TEXT, " 7\n4", "\n4", ":8: EDGE_WEIGHT_SECTION: found 8 numbers, expected 9: FULL_MATRIX with DIMENSION 3"),
@@ -473,9 +473,9 @@ def test_places_that_are_not_on_earth(old, new, tmp_path):
 def test_files_that_are_no_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         data.read_instance(tmp_path / "nowhere")
-    with pytest.raises(data.InvalidFile, match="no regular file"):
+    with pytest.raises(data.InvalidFile, match="not a regular file"):
         data.read_instance(tmp_path)
-    with pytest.raises(data.InvalidFile, match="no regular file"):
+    with pytest.raises(data.InvalidFile, match="not a regular file"):
         data.read_instance("/dev/zero")
     with pytest.raises(data.InvalidFile, match="the file is empty"):
         read(tmp_path, "")

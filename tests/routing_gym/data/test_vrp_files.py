@@ -249,7 +249,7 @@ SECTION = "SERVICE_TIME_SECTION\n1 0\n2 2\n3 2\n"
         (EXPLICIT_TEXT, "3 0 30", "3 0 15", ":21: this customer cannot be served: .* is back at 16.0, after 15.0"),
         (EXPLICIT_TEXT, "3 0 2\n", "3 0\n", ":11: EDGE_WEIGHT_SECTION: found 8 numbers, expected 9: FULL_MATRIX with"),
         (VRPTW_TEXT, "VEHICLES : 2\n", "", ":22: the file ends without VEHICLES"),
-        (VRPTW_TEXT, "TYPE : VRPTW", "TYPE : CVRP", ":4: VEHICLES has no place in a file of TYPE CVRP, but of VRPT"),
+        (VRPTW_TEXT, "TYPE : VRPTW", "TYPE : CVRP", ":4: VEHICLES is not allowed with TYPE CVRP, only with VRPT"),
         (SOLOMON_TEXT, "CUST NO.", "NUMBER", ":8: found 'NUMBER .*, expected CUST NO., as in Solomon's files"),
         (SOLOMON_TEXT, "2         9", "2", ":5: found '2', expected number and capacity of vehicles"),
         (SOLOMON_TEXT, "30    0", "30", ":10: found '0 .* 30', expected number, x, y, demand, ready time, due date,"),

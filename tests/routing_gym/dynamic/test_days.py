@@ -147,7 +147,7 @@ def test_generated_days(layout):
         ("3 90 120", "3 90 80", InvalidFile, "closes at 80, before it opens at 90"),
         ("3 4\nDEPOT", "3 6\nDEPOT", InvalidFile, "found 6, expected at most the CAPACITY 5"),
         ("EXPLICIT", "EUC_2D", InvalidFile, "EDGE_WEIGHT_SECTION has no place with EDGE_WEIGHT_TYPE EUC_2D"),
-        ("TYPE : VRPTW", "TYPE : CVRP", InvalidFile, "VEHICLES has no place in a file of TYPE CVRP, but of VRPTW"),
+        ("TYPE : VRPTW", "TYPE : CVRP", InvalidFile, "VEHICLES is not allowed with TYPE CVRP, only with VRPTW"),
         ("1 0 200", "1 5 200", InvalidFile, "the depot opens at 5"),
         ("20\n15", "x\n15", InvalidFile, "line.txt:10: EDGE_WEIGHT_SECTION: found 'x'"),
     ],
@@ -225,7 +225,7 @@ def test_bad_days(line, change, match):
     [
         ({"requests": -1}, ValueError, "requests must be a finite number of at least 0"),
         ({"layout": "ring"}, ValueError, "layout must be one of uniform, clustered"),
-        ({"max_requests": 5}, ValueError, "max_requests 5 is too small"),
+        ({"max_requests": 5}, ValueError, "max_requests 5 is too small: .*; choose at least"),
         ({"capacity": 8}, ValueError, "capacity must be an integer of at least 9"),
         (
             {"rate": 3},

@@ -456,8 +456,8 @@ def test_numbers_and_names_of_equal_vehicles(vehicles, count, names):
             {"capacity": [4, 5], "count": [1, 2], "name": ["van 2", "van"]},
             "row 1, column name: found 'van'; an earlier row has a vehicle with the name 'van 2', too",
         ),
-        ({"capacity": [4, 5], "latest": ["17:00", "00:10"]}, "vehicles: found a shift that ends before it starts"),
-        ({"capacity": [4, 5], "latest": ["17:00", "00:00"]}, "vehicles: found a shift.*change earliest or latest"),
+        ({"capacity": [4, 5], "latest": ["17:00", "00:10"]}, "vehicles: found hours that end before they begin"),
+        ({"capacity": [4, 5], "latest": ["17:00", "00:00"]}, "vehicles: found hours.*change earliest or latest"),
     ],
 )
 def test_vehicles_that_cannot_differ(vehicles, message):
@@ -483,7 +483,7 @@ def test_stops_that_name_vehicles(vehicles, message):
 @pytest.mark.parametrize(
     ("shift", "message"),
     [
-        ({"earliest": "17:00", "latest": "09:00"}, "vehicles: found a shift that ends before it starts"),
+        ({"earliest": "17:00", "latest": "09:00"}, "vehicles: found hours that end before they begin"),
         ({"earliest": "2026-01-05T08:00"}, "vehicles, column earliest: found 2026-01-05T08:00:00; .* times, HH:MM"),
     ],
 )

@@ -134,7 +134,9 @@ def first_nodes(problem: AnyProblem, num_tours: int, device: torch.device | str 
     if not problem.any_first_node:
         raise ValueError(f"force_starts: the first node of a tour matters in {problem.name}; sample instead")
     if num_tours > problem.num_nodes:
-        raise ValueError(f"{num_tours} starts asked of {problem.num_nodes} nodes; ask for at most one per node")
+        raise ValueError(
+            f"num_tours is {num_tours}, with forced starts at {problem.num_nodes} nodes; choose at most that many"
+        )
     return torch.arange(num_tours, device=device) + problem.num_depots
 
 
@@ -168,7 +170,7 @@ def check_symmetries(symmetries: int, problem: AnyProblem | None = None) -> None
     if not 1 <= symmetries <= 8:
         raise ValueError(f"symmetries must be 1 to 8, got {symmetries}")
     if problem is not None and symmetries > num_symmetries(problem):
-        raise ValueError(f"{symmetries} symmetries, but {problem.name} has neither coordinates nor a matrix; ask 1")
+        raise ValueError(f"{symmetries} symmetries, but {problem.name} has neither coordinates nor a matrix; choose 1")
 
 
 KINDS = {bool: (bool, "true or false"), int: (Integral, "an integer"), float: (Real, "a number")}
@@ -196,7 +198,8 @@ class Decoding:
         sample: Whether to sample actions instead of taking the most probable.
         temperature: Divisor of the logits before sampling.
         force_starts: Whether tour k starts at the k-th node, as in POMO; for problems with `any_first_node`.
-        symmetries: Number of views of each instance, of at most eight; see `num_symmetries`.
+        symmetries: Number of symmetries of the square, 1 to 8, under which each instance is decoded; for problems with
+            matrices only, of orders of the nodes.
     """
 
     num_tours: int = 1
@@ -210,7 +213,7 @@ class Decoding:
         if self.num_tours < 1:
             raise ValueError(f"num_tours must be at least 1, got {self.num_tours}")
         if self.num_tours > 1 and not (self.sample or self.force_starts):
-            raise ValueError(f"{self.num_tours} greedy tours from one start are the same: sample or force_starts")
+            raise ValueError(f"{self.num_tours} greedy tours from one start are the same; set sample or force_starts")
         check_symmetries(self.symmetries)
         if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature must be positive and finite, got {self.temperature}")

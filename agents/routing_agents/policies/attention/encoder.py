@@ -40,14 +40,14 @@ class ModelConfig:
         num_layers: Number of encoder layers N.
         feed_forward_dim: Hidden size of the encoder's feed-forward sublayers.
         tanh_clipping: Range C of the logits.
-        normalization: Normalisation after each sublayer: "batch" (the paper's), "instance", "layer" or "none".
+        normalization: Normalisation after each sublayer: "batch" (Kool et al.), "instance", "layer" or "none".
         nearness: Whether to add -log of the distance from the current node to the logits, times a learned number (Huang
             et al. 2025, "Rethinking Light Decoder-based Solvers for Vehicle Routing Problems", where it is 1 and
             clipped).
         edge_logits: Whether to add to each node's logit the output of a small network that reads the edges between the
             node and the current node; matrices are required.
         glimpse_layer: Number of hidden units of a feed-forward layer after the glimpse, with skip connections around
-            both, like in the same paper; 0 for none, like in Kool et al.
+            both, like in Huang et al. (2025); 0 for none, like in Kool et al. (2019).
     """
 
     embed_dim: int = 128

@@ -24,12 +24,13 @@ class PointerConfig:
     """Kind and size of the network.
 
     Attributes:
-        encoder: Encoder: "lstm", the paper's, or "transformer", the attention model's, which ignores the points' order.
-        answer: Output layer: "pointer", or one of the paper's comparisons, for instances of one size: "attention"
-            (content-based, to a dictionary) or "sequence".
-        units: Size d of embeddings, states and attention; the paper's are 256 or 512.
+        encoder: Encoder: "lstm" (Vinyals et al. 2015), or "transformer", the attention model's, which ignores the
+            points' order.
+        answer: Output layer: "pointer", or one with which Vinyals et al. compare it, for instances of one size:
+            "attention" (content-based, to a dictionary) or "sequence".
+        units: Size d of embeddings, states and attention; Vinyals et al. use 256 or 512.
         mask_chosen: Whether points that were chosen before are masked, also in training, for tasks whose answers never
-            repeat a point; the paper's network has to learn that.
+            repeat a point; the network of Vinyals et al. has to learn that.
         initial: Distribution of the initial weights: "fan-in" for +-1/sqrt(fan-in), "paper" for +-0.08.
         num_layers: Number of the transformer's layers.
         num_heads: Number of the transformer's attention heads; divides `units`.
