@@ -95,9 +95,7 @@ def load_network(
         raise CheckpointError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise CheckpointError(f"{path}: its header does not describe a known network ({error})") from error
-    if path.name == LAST and weights.keys().isdisjoint(
-        network.state_dict()
-    ):  # the network is a part of what is trained
+    if path.name == LAST and weights.keys().isdisjoint(network.state_dict()):  # it is a part of them
         raise CheckpointError(f"{path}: it is for --resume; give the run's folder, whose {BEST} has the network alone")
     check_weights(network, weights, path)
     wanted = network.float().state_dict()  # whatever torch's default dtype is

@@ -117,7 +117,6 @@ def choose_improver(path: Path, source: Source, model: TrainedModel | None, name
         raise ValueError(f"{path}: {option}: {error}") from None
     if wanted not in repair.names:
         trained_on = repair.problem.name
-        raise ValueError(
-            f"{path}: --repair {named} was trained on {trained_on}; subproblems of {problem.name} are {wanted}"
-        )
+        told = f"{path}: --repair {named} was trained on {trained_on}"
+        raise ValueError(f"{told}; subproblems of {problem.name} are {wanted}")
     return PolicySearch(repair)
