@@ -66,7 +66,7 @@ from routing_agents.training.report import Column
 from routing_agents.training.stopping import reason_to_stop
 from routing_agents.training.trainer import RunArgs
 from routing_agents.training.tuning import choose_precision
-from routing_gym.arrays import cast_instance, to_backend
+from routing_gym.arrays import batch_size, cast_instance, to_backend
 from routing_gym.data import save_npz
 from routing_gym.generators import GENERATORS
 from routing_gym.problem import AnyProblem
@@ -252,8 +252,13 @@ class Args(RunArgs):
             rng = stream(self.seed, runs.TRAINING_STREAM, 0)
             check_generator(self.generator, self.variant(problem.name, size), rng)
         check_network(self.model, pointer_saved.NETWORK)
+        if self.model == pointer_saved.NETWORK and problem.name != PointerPolicy.problem:
+            told = f"--model pointer answers {PointerPolicy.problem} only"
+            raise ValueError(f"{told}, got {self.env_id}; take --model attention")
         if self.force_starts and not problem.any_first_node:
             raise ValueError(f"--force-starts: the first node of a tour matters in {problem.name}; leave it out")
+        if self.baseline == "shared":
+            SharedBaseline(problem, self.num_tours, self.force_starts, self.symmetries)  # checks these
         held_out.instances(problem, 1, self.held_out_file)
         return problem
 
@@ -319,18 +324,10 @@ class Reinforce(nn.Module):
 
 
 def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
-    """Build the network specified by `args`.
-
-    Raises:
-        ValueError: A pointer network is requested for a problem other than the TSP.
-    """
+    """Build the network specified by `args`."""
     generator = torch.Generator().manual_seed(args.seed)
     if args.model != pointer_saved.NETWORK:
         return make_network(args.model, features_of(problem), args.attention, generator)
-    if problem.name != PointerPolicy.problem:
-        raise ValueError(
-            f"--model pointer answers {PointerPolicy.problem} only, got {args.env_id}; take --model attention"
-        )
     return PointerPolicy(args.pointer, generator)
 
 
@@ -415,7 +412,10 @@ class ReinforceTrainer(ProblemTrainer):
         """Return this process's instances of a step, and the function that samples its actions."""
         rng = stream(self.args.seed, runs.TRAINING_STREAM, step, distributed.rank())
         share = self.args.batch_size // distributed.world_size()
-        instance = to_backend(cast_instance(self.generate(problem, rng, share)), "torch", self.device)
+        drawn = problem.rescale(cast_instance(self.generate(problem, rng, share)))  # as trained models do
+        if (found := batch_size(drawn)) != share:
+            raise ValueError(f"--generator {self.args.generator}: drew {found} instances, expected {share}")
+        instance = to_backend(drawn, "torch", self.device)
         return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
 
     def learn(self) -> dict[str, Any]:

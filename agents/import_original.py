@@ -141,9 +141,10 @@ def convert(original: dict[str, Tensor], model: AttentionModel, path: Path) -> N
     Raises:
         CheckpointError: Parameters are missing, unexpected, misshaped or not finite; the message lists them all.
     """
-    left, faults, weights = dict(original), [], {}
+    left = {name: value for name, value in original.items() if not name.endswith("num_batches_tracked")}
+    faults, weights = [], {}
     for ours, expected in model.state_dict().items():
-        if ours.endswith("num_batches_tracked"):  # only a count; the original's PyTorch did not keep it
+        if ours.endswith("num_batches_tracked"):  # only a count, which old versions of PyTorch did not keep
             weights[ours] = expected
             continue
         parts = []

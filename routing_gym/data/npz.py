@@ -115,7 +115,9 @@ def read_header(header: Array | None) -> AnyProblem:
         RecursionError: The JSON is nested too deeply.
     """
     if header is None or header.dtype.kind != "U" or header.shape != ():
-        raise ValueError(f"found no text array {HEADER!r}; only files written by save_npz can be read")
+        raise ValueError(
+            f"found no text array {HEADER!r}; expected a file of save_npz (evaluate.py also reads other ones)"
+        )
     settings = json.loads(str(header))
     if not isinstance(settings, dict) or not isinstance(settings.get("problem"), str):
         raise ValueError(f"{HEADER}: found {found(settings)}, expected an object with 'problem' and its settings")

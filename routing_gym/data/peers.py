@@ -238,6 +238,10 @@ def routefinder(members: Columns) -> tuple[str, Columns]:
     delivered, fetched = (
         np.asarray(members[f"demand_{kind}"], dtype=np.float64) * capacity[:, None] for kind in ("linehaul", "backhaul")
     )
+    if ((delivered > 0) & (fetched > 0)).any():
+        raise ValueError("demand_linehaul, demand_backhaul: expected at most one of them above 0 for each customer")
+    if np.isnan(limit).any() or np.isnan(windows).any():
+        raise ValueError("distance_limit, time_windows: found nan; expected numbers, and inf for no limit")
     demand, backhaul = whole(delivered + fetched, "demand times capacity_original"), fetched > 0
     if demand.shape[1] == coords.shape[1]:
         if demand[:, :num_depots].any():
@@ -260,6 +264,10 @@ def routefinder(members: Columns) -> tuple[str, Columns]:
         letters.add("B" if kinds[0] == 1 else "MB")
     if "speed" in members and (members["speed"] != 1).any():
         raise ValueError("expected speed 1 everywhere: our times are in the unit of lengths")
+    if "vehicle_capacity" in members and (members["vehicle_capacity"] != 1).any():
+        raise ValueError("expected vehicle_capacity 1 everywhere: demands are shares of it")
+    if windows[:, :num_depots, 0].any() or members["service_time"][:, :-num_customers].any():
+        raise ValueError("time_windows, service_time: expected depots that open at 0, without service")
     columns: Columns = {"depot": coords[:, :num_depots], "coords": coords[:, num_depots:]}
     columns |= {"demand": demand, "capacity": capacity}
     if letters & {"B", "MB"}:

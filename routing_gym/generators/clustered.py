@@ -57,14 +57,16 @@ def set_x(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> CVR
     each) and of demands (seven kinds) are random. The capacity is for routes of 3 to 25 customers.
 
     Args:
-        problem: CVRP or SDVRP; its capacity is ignored.
+        problem: CVRP or SDVRP, with the default capacity.
         rng: Random number generator.
         batch_size: Number of instances B.
 
     Raises:
-        ValueError: The problem is another one.
+        ValueError: The problem is another one, or has a capacity of its own.
     """
     check_instance_type(problem, CVRPInstance, "set X has instances of CVRP and SDVRP only")
+    if problem != type(problem)(problem.num_nodes, matrices=problem.matrices):
+        raise ValueError("instances of set X have capacities of their own; leave out capacity")
     size = problem.num_nodes
     coords = rng.random((batch_size, size + 1, 2))
     depot = rng.integers(3, size=batch_size)

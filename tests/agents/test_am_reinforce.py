@@ -623,6 +623,33 @@ def test_variants_are_of_the_vrp_family(tiny):
         ReinforceTrainer(replace(limited, variants=True))
 
 
+def test_instances_are_read_as_trained_models_read_them(tiny, tmp_path, monkeypatch):
+    """Days twice as long as generated ones: the logged greedy cost is that of the loaded model."""
+
+    def long(problem, rng, count):
+        drawn = problem.generate(rng, count)
+        return replace(drawn, due_time=2 * drawn.due_time, ready_time=2 * drawn.ready_time)
+
+    monkeypatch.setitem(GENERATORS, "long", long)
+    problem = make_problem("VRPTW", 10)
+    held_out = long(problem, np.random.default_rng(0), 8)
+    save_npz(tmp_path / "long.npz", problem, held_out)
+    args = replace(tiny, env_id="routing/VRPTW-10", generator="long", held_out_file=str(tmp_path / "long.npz"))
+    folder = am_reinforce.main(replace(args, epochs=1))
+    (row,) = logged(folder)
+    assert row["greedy"] == pytest.approx(float(routing_agents.load(folder).solve_batch(problem, held_out).cost.mean()))
+    read, _ = ReinforceTrainer(args).draw(problem, 0)
+    assert read.due_time.max() <= problem.generate(np.random.default_rng(0), 1).due_time.max() * 1.01
+
+
+def test_all_instances_are_drawn(tiny, monkeypatch):
+    monkeypatch.setitem(GENERATORS, "few", lambda problem, rng, count: problem.generate(rng, min(count, 2)))
+    with pytest.raises(ValueError, match="--generator few: drew 2 instances, expected"):
+        am_reinforce.main(replace(tiny, generator="few"))
+    with pytest.raises(ValueError, match="instances of set X have capacities of their own; leave out capacity"):
+        ReinforceTrainer(replace(tiny, env_id="routing/CVRP-10", generator="x", env_kwargs={"capacity": "15"}))
+
+
 def test_profile(tiny):
     folder = am_reinforce.main(replace(tiny, profile=True))
     assert "traceEvents" in json.loads((folder / "trace.json").read_text())

@@ -171,6 +171,9 @@ def test_faults_are_listed_by_name(original):
     parameters, path = original
     torch.save({"model": parameters}, path)
     assert import_original.load_original(path, "TSP").config.num_heads == 2
+    later = {"embedder.layers.0.1.normalizer.num_batches_tracked": torch.tensor(3)}  # of newer versions of PyTorch
+    torch.save({"model": parameters | later}, path)
+    assert import_original.load_original(path, "TSP").config.num_heads == 2
     parameters["stranger"] = torch.zeros(1)
     parameters["init_embed.bias"][0] = torch.nan
     parameters["project_out.weight"] = torch.zeros(3, 3)

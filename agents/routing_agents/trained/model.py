@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from routing_agents.policies.attention.decoding import GREEDY, Decoding, evaluation_mode, num_symmetries, solve
+from routing_agents.policies.attention.decoding import (
+    GREEDY,
+    Decoding,
+    evaluation_mode,
+    num_symmetries,
+    on_originals,
+    solve,
+)
 from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.search.beam import Beam, simulation_guided_search
@@ -235,10 +242,7 @@ class TrainedModel:
             )
         else:
             found = solve(self.network, as_read, on_device, decoding, generator, tours_at_once, progress)
-        if rescaled is instance:
-            return found
-        cost = problem.objective(to_backend(instance, "numpy"), to_numpy(found.actions))
-        return replace(found, cost=torch.as_tensor(cost, dtype=found.cost.dtype, device=device))
+        return on_originals(problem, instance, rescaled, found)
 
     def improve(
         self,

@@ -23,7 +23,7 @@ from torch.distributed.run import main as torchrun
 
 from routing_agents import checkpoint, runs
 from routing_agents.header import CheckpointError
-from routing_agents.policies.attention.decoding import solve
+from routing_agents.policies.attention.decoding import on_originals, solve
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym import arrays
 from routing_gym.arrays import select
@@ -214,15 +214,21 @@ def by_first(function: Callable[[], T]) -> T:
 
 
 def greedy_cost(model: PolicyNetwork, problem: AnyProblem, instance: Any) -> Tensor:
-    """Return the greedy cost (B,) of every instance; each process decodes its share of them."""
+    """Return the greedy cost (B,) of every instance, as `TrainedModel` decodes it; each process decodes its share."""
     if not dist.is_initialized():
-        return solve(model, problem, instance).cost
+        return decoded_cost(model, problem, instance)
     mine = torch.arange(rank(), arrays.batch_size(instance), world_size(), device=arrays.device_of(instance))
     cost = torch.zeros(arrays.batch_size(instance), device=arrays.device_of(instance))
     if len(mine):
-        cost[mine] = solve(model, problem, select(instance, mine)).cost
+        cost[mine] = decoded_cost(model, problem, select(instance, mine))
     dist.all_reduce(cost)  # each entry is a cost from one process, and zeros from the others
     return cost
+
+
+def decoded_cost(model: PolicyNetwork, problem: AnyProblem, instance: Any) -> Tensor:
+    """Return the greedy cost (B,) of instances that are decoded after `Problem.rescale`."""
+    rescaled = problem.rescale(instance)
+    return on_originals(problem, instance, rescaled, solve(model, problem, rescaled)).cost
 
 
 def lost(error: RuntimeError) -> bool:

@@ -140,6 +140,7 @@ def read_entry(folder: Path, table: dict[str, Any], args_type: type[Any]) -> Ent
         raise ValueError(f"init-from is {init_from!r}; expected the path of a run or of a checkpoint, as a text")
     args = from_json(args_type, values)
     args.make_problem()
+    runs.choose_device(args.device)
     check_log(args)
     return Entry(folder, dataclasses.replace(args, init_from=init_from and Path(init_from)))
 

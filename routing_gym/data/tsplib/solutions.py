@@ -1,6 +1,6 @@
 """Tours in files: TSPLIB .tour, CVRPLIB .sol, OPLib .sol, and TSPLIB's list `solutions`.
 
-The numbers in a file are rescored: a file whose stated cost differs from its tour's cost is refused.
+The numbers in a file are rescored: a .sol file whose stated cost differs from its tour's cost is refused.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def test_training_in_another_thread(tmp_path):
         ({"attention": None}, ValueError, "attention is None; expected an object"),
         ({"normalization": "bach"}, ValueError, "normalization must be one of batch, instance, layer, none; got"),
         ({"embed_dim": 15}, ValueError, "embed_dim 15 is not a multiple of num_heads 8"),
-        ({"resume": "runs/x", "epochs": 16}, ValueError, "--resume goes on with .*; leave out --epochs"),
+        ({"resume": "runs/x", "epochs": 16}, ValueError, "--resume uses .*; leave out --epochs"),
     ],
 )
 def test_invalid_options(settings, error, message):

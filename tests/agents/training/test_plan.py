@@ -133,6 +133,9 @@ def test_networks_of_a_plan_have_the_defaults_of_the_command(tmp_path):
         ("[b]\nheld-out-file = 'no.npz'", r"\[b\]: no.npz"),
         ("[b]\nbatch-size = 15\nprocesses = 2", r"\[b\]: --batch-size 15 cannot be shared by 2 processes"),
         ("[b]\nlog = 'wandb'", r"\[b\]: wandb cannot be imported"),
+        ("[b]\nnum-tours = 1", r"\[b\]: the shared baseline compares tours of one instance"),
+        ("[b]\nmodel = 'pointer'\nenv-id = 'routing/CVRP-10'", r"\[b\]: --model pointer answers TSP only"),
+        ("[b]\ndevice = 'cuda:99'", r"\[b\]: --device cuda:99: torch finds"),
         ("[b]\nloss = 'mse'", r"\[b\]: loss is 'mse'; expected one of reinforce, preference, best-anchored"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,7 +18,7 @@ from routing_agents.policies.attention.memory import chunk_size, named_memory_er
 from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.policies.protocol import Encoded, PolicyNetwork
 from routing_gym import arrays
-from routing_gym.arrays import concatenate, select, to_backend
+from routing_gym.arrays import concatenate, select, to_backend, to_numpy
 from routing_gym.problem import AnyProblem, instance_fields
 from routing_gym.rollout import Policy, Rollout, rollout
 
@@ -273,6 +273,14 @@ def solve(
         return better_of([best_tours(model, problem, rows, decoding, choose, tours_of_each, group) for group in groups])
 
     return in_chunks(solve_rows, model, instance, chunk, progress)
+
+
+def on_originals(problem: AnyProblem, instance: Any, rescaled: Any, found: Rollout) -> Rollout:
+    """Return tours of rescaled instances with their costs on the original ones; see `Problem.rescale`."""
+    if rescaled is instance:
+        return found
+    cost = problem.objective(to_backend(instance, "numpy"), to_numpy(found.actions))
+    return replace(found, cost=torch.as_tensor(cost, dtype=found.cost.dtype, device=found.cost.device))
 
 
 def in_chunks(
