@@ -277,7 +277,7 @@ HEADER = '{"problem": "TSP", "num_nodes": 2}'
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (npz(None, coords=COORDS), "found no text array 'problem'; only files written by save_npz"),
+        (npz(None, coords=COORDS), "found no text array 'problem'; expected a file of save_npz"),
         (npz(HEADER), "found arrays ; expected coords for TSP"),
         (npz(HEADER, coords=COORDS, demand=COORDS), "found arrays coords, demand; expected coords for TSP"),
         (npz(HEADER, coords=COORDS + np.float32(np.nan)), "coords: row 0, .* is nan"),
