@@ -131,7 +131,7 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Callable[[AnyPr
     about = {"weights": weights_digest(path), "settings": settings, "problem": problem.name, **asdict(problem)}
     about |= {"chunk_size": setup.chunk_size, "tours_at_once": setup.tours_at_once, "seed": setup.seed}
     about |= {"torch": str(torch.__version__), "num_nodes": problem.num_nodes}
-    if setup.device != "cpu":  # where other random numbers are drawn, in another time
+    if setup.device != "cpu":  # its random numbers and times are others
         about |= {"device": setup.device.partition(":")[0]}
     kept = None if setup.tours is None else Tours(setup.tours, about)
     return partial(decode_with_bar, work, setup, kept, several and problem.stochastic)

@@ -221,12 +221,21 @@ def split(
             else:  # on its way back, or there
                 may = np.zeros_like(carried)
                 driven += [Driven(base.depot, *at) for at in times[len(visited) :]]
-                goods &= set(own) if driven[-1].arrival <= now else goods  # the others are at the depot again
+                if driven[-1].arrival <= now:  # the goods that were not delivered are at the depot again
+                    goods &= set(own)
         may[own] = True
         kept += goods
-        left = replace(base, count=1, vehicles=(vehicle,), allowed=may, driven=tuple(driven))
-        aboard = max(round(previous.loads[k] * task.units), base.load(own))
-        types.append(replace(left, aboard=aboard, goods_for=previous.goods[k]))
+        types.append(
+            replace(
+                base,
+                count=1,
+                vehicles=(vehicle,),
+                allowed=may,
+                driven=tuple(driven),
+                aboard=max(round(previous.loads[k] * task.units), base.load(own)),
+                goods_for=previous.goods[k],
+            )
+        )
     for number, base in enumerate(task.types or (task,)):
         free = [name for name, k in numbers.items() if task.type_of(k) == number and name not in gone]
         if not free:

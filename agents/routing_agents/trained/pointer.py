@@ -88,13 +88,12 @@ class TrainedPointer(TrainedModel):
         instance = checked_instance(problem, instance)
         coords = problem.rescale(instance).coords
         settings: dict[str, Any] = {"order": self.order, "width": decoding.num_tours, "each_once": True}
-        found = []
+        device, found = self.network.begin.device, []
         for index in range(decoding.symmetries):
             tours = predict(self.network, TASKS["tsp"], symmetry(coords, index), **settings)
             cost = problem.objective(instance, tours)
-            device = self.network.begin.device
-            shortest = torch.as_tensor(cost, dtype=torch.float32, device=device)
-            found.append(Rollout(torch.as_tensor(tours, device=device), shortest, None))
+            costs = torch.as_tensor(cost, dtype=torch.float32, device=device)
+            found.append(Rollout(torch.as_tensor(tours, device=device), costs, None))
         if progress is not None:
             progress(len(coords))
         return better_of(found)

@@ -104,19 +104,9 @@ def test_a_capacity_without_amounts_is_noted():
 @pytest.mark.parametrize(
     ("pickup", "demand", "amounts", "told"),
     [
-        (
-            [0, 1, 0, 1],
-            [0, 5, 5, 5],
-            [0, 5, 0, 5],
-            ["only 0 and 1, read as flags: the demand of stops with 1"],
-        ),
+        ([0, 1, 0, 1], [0, 5, 5, 5], [0, 5, 0, 5], ["only 0 and 1, read as flags: the demand of stops with 1"]),
         (["no", "yes", "no", "yes"], [0, 5, 5, 5], [0, 5, 0, 5], []),
-        (
-            ["no", "yes", "no", "yes"],
-            [0, 5, 5, 0],
-            [0, 5, 0, 0],
-            ["stops, row 3 has no demand, so nothing is"],
-        ),
+        (["no", "yes", "no", "yes"], [0, 5, 5, 0], [0, 5, 0, 0], ["stops, row 3 has no demand, so nothing is"]),
         ([0, 1, 0, 1], [0, 5, 5, 0], [0, 1, 0, 1], ["only 0 and 1, read as amounts: stops, row 3 has 1 and no demand"]),
         ([0, 1, 0, 2], [0, 5, 5, 5], [0, 1, 0, 2], []),
         ([0, 1, 0, 1], [0, 0, 5, 0], [0, 1, 0, 1], []),
