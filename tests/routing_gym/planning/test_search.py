@@ -149,7 +149,7 @@ def test_vehicles_that_differ(minimise, costs):
     """Seven stops, three types: the cheapest of all ways to give each vehicle a route."""
     task = read_task(COLUMNS, vehicles=VEHICLES | costs, minimise=minimise)
     assert "capacity 4 to 12, routes of at most 16 to 60 km" in task.sentence
-    found = Search(Rules(task), ()).run(0.6)
+    found = Search(Rules(task), ()).run(2.0)  # 0.6 were too few once, on a busy machine
     rules = Rules(task)
     assert not found.absent
     assert found.cost == pytest.approx(cheapest_by_type(rules, tuple(task.stops)))
