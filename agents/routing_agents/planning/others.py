@@ -53,14 +53,14 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
     elif solver == "search":
         raise ValueError(f"no search plans {task.problem}; choose {', '.join(['auto', 'trained', *references(own)])}")
     else:
-        plans.append(planned(task, own, actions_of(own, str(solver), seconds, seed), str(solver)))
+        plans.append(planned(task, own, solver_actions(own, str(solver), seconds, seed), str(solver)))
     ends = time.perf_counter() + share
     while rivals and STOPPED not in notes:
         limit = max(ends - time.perf_counter(), LEAST_SECONDS) / len(rivals)
         rival, *rivals = rivals
         try:
             told(f"{rival}: {limit:.2g} s")
-            plans.append(planned(task, own, actions_of(own, rival, limit, seed), rival))
+            plans.append(planned(task, own, solver_actions(own, rival, limit, seed), rival))
             break
         except (ImportError, ValueError) as error:
             notes += (f"{rival} did not plan: {error}",)
@@ -119,7 +119,7 @@ def planned(task: Task, own: OwnInstance, actions: Any, solver: str) -> Plan:
     return other_plan(task, own.problem, own.instance, actions, own.cost(actions), solver)
 
 
-def actions_of(own: OwnInstance, name: str, seconds: float, seed: int) -> Any:
+def solver_actions(own: OwnInstance, name: str, seconds: float, seed: int) -> Any:
     """Return the actions of a classical solver.
 
     Raises:

@@ -280,14 +280,14 @@ def classical(rules: Rules, name: str, seconds: float, seed: int, told: Progress
     """
     told(f"{name}: {seconds:g} s")
     if name in plans.SOLVERS:
-        with plans.stop_request() as stop:
+        with plans.interrupt_request() as stop:
             routes = plans.SOLVERS[name](rules.task, seconds, seed, stop.is_set)
         notes: tuple[str, ...] = (STOPPED,) if stop.is_set() else ()
         if name == "pyvrp" and plans.minimises_km(rules.task):
             notes += ("pyvrp minimised km instead of minutes, since km are limited, too; choose search",)
         return candidate(rules, name, routes, notes)
     own, rows = plain_instance(rules)
-    routes = routes_in(own, rows, others.actions_of(own, name, seconds, seed))
+    routes = routes_in(own, rows, others.solver_actions(own, name, seconds, seed))
     without = omitted(rules.task, own.problem.name, len(routes))
     note = f"{name} solved {own.problem.name}, without {', '.join(without)}; routes that break a limit were changed"
     return candidate(rules, name, routes, (note,) if without else ())

@@ -25,7 +25,7 @@ Stop = Callable[[], bool]  # called between the steps of a solver
 
 
 @contextmanager
-def stop_request() -> Iterator[threading.Event]:
+def interrupt_request() -> Iterator[threading.Event]:
     """Context manager: the first Ctrl-C sets the event that is returned; a second one raises KeyboardInterrupt.
 
     Outside the main thread, and if the program handles Ctrl-C itself, nothing changes.
