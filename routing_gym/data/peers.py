@@ -7,7 +7,7 @@
   known costs of `50.npz` are in `50_sol_pyvrp.npz`. rl4co's files of the same problems have demands of depots, too.
 - rl4co's `generate_data` writes an .npz with the arrays of Kool et al.'s pickles, and `locs` for the coordinates. Its
   generators of instances, saved by `save_tensordict_to_npz`, have the same arrays; for CVRP, demands are fractions of
-  the capacity, which has shape (N, 1).
+  the capacity, which has shape (N, 1). Those of PDP, MTSP and ATSP are read, too.
 - An .npz with members such as `VRPTW/coords` holds several variants, named like the columns of this package.
 
 The last may also hold the best known cost of each instance. Variants with different rules are refused: backhauls of
@@ -29,11 +29,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.arrays import batch_size
 from routing_gym.data.npz import load_npz, read_arrays
 from routing_gym.data.paper import Columns, to_instance
 from routing_gym.files import InvalidFile
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import CVRP, CVRPInstance, VRPInstance, make_problem
+from routing_gym.problems import (
+    ATSP,
+    CVRP,
+    MTSP,
+    PDP,
+    ATSPInstance,
+    CVRPInstance,
+    MTSPInstance,
+    VRPInstance,
+    make_problem,
+)
 from routing_gym.problems.geometry import with_depot
 from routing_gym.problems.vrp import CLOSING
 from routing_gym.problems.vrp.attributes import preset_name
@@ -58,8 +69,17 @@ RL4CO = {  # arrays of a file, and the problems that it may hold
     frozenset({"depot", "locs", "demand", "capacity"}): ("CVRP", "SDVRP"),
     frozenset({"depot", "locs", "prize", "max_length"}): ("OP",),
     frozenset({"depot", "locs", "penalty", "deterministic_prize", "stochastic_prize"}): ("PCTSP", "SPCTSP"),
+    frozenset({"depot", "locs"}): ("PDP",),
+    frozenset({"locs", "num_agents"}): ("MTSP",),
+    frozenset({"cost_matrix"}): ("ATSP",),
 }
-RENAMED = {"locs": "coords", "deterministic_prize": "expected_prize", "stochastic_prize": "real_prize"}
+RENAMED = {
+    "locs": "coords",
+    "deterministic_prize": "expected_prize",
+    "stochastic_prize": "real_prize",
+    "num_agents": "num_salesmen",
+    "cost_matrix": "distances",
+}
 
 
 @dataclass(frozen=True)
@@ -114,33 +134,39 @@ def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
     path = Path(path)
     members = read_arrays(path, MAX_BYTES, MAX_UNPACKED)
     try:
-        instance: Any
         if frozenset(members) in RL4CO:
-            found, columns = rl4co(members, name)
-            instance = to_instance(found, columns)
+            found = rl4co(members, name)
         else:
             of_routefinder = "capacity_original" in members
-            found, columns = routefinder(members) if of_routefinder else one_variant(members, name)
+            kind, columns = routefinder(members) if of_routefinder else one_variant(members, name)
             solutions = path.with_name(path.stem + SOLUTIONS)
             if of_routefinder and "best_known" not in columns and solutions.exists():
                 columns["best_known"] = read_costs(solutions, len(columns["coords"]))
-            instance = family_instance(columns)
-            if found == CVRP.name:
-                instance = CVRPInstance(instance.coords, instance.demand, instance.capacity)
-        if name not in ("", found):
-            raise ValueError(f"holds {found}, not {name}")
-        num_customers = columns["coords"].shape[1]
-        num_depots = instance.coords.shape[1] - num_customers
-        problem = make_problem(found, num_customers, **({"num_depots": num_depots} if num_depots > 1 else {}))
-        problem.validate(instance)
-        best_known = columns.get("best_known")
-        if best_known is not None and not are_costs(best_known, len(instance.coords)):
-            raise ValueError(f"best known costs: expected {len(instance.coords)} positive numbers")
+            found = family_set(kind, columns)
+        if name not in ("", found.problem.name):
+            raise ValueError(f"holds {found.problem.name}, not {name}")
+        found.problem.validate(found.instance)
+        num_instances = batch_size(found.instance)
+        if found.best_known is not None and not are_costs(found.best_known, num_instances):
+            raise ValueError(f"best known costs: expected {num_instances} positive numbers")
     except KeyError as error:
         raise InvalidFile(path, None, f"lacks {error}, without which no instance is complete") from error
-    except (ValueError, TypeError, IndexError, OverflowError) as error:
+    except IndexError as error:
+        raise InvalidFile(path, None, "an array has fewer dimensions than expected") from error
+    except (ValueError, TypeError, OverflowError) as error:
         raise InvalidFile(path, None, str(error)) from error
-    return PeerSet(problem, instance, best_known)
+    return found
+
+
+def family_set(name: str, columns: Columns) -> PeerSet:
+    """Make instances of CVRP or the vehicle routing family; see `family_instance`."""
+    instance: Any = family_instance(columns)
+    num_customers = columns["coords"].shape[1]
+    num_depots = instance.coords.shape[1] - num_customers
+    problem = make_problem(name, num_customers, **({"num_depots": num_depots} if num_depots > 1 else {}))
+    if name == CVRP.name:
+        instance = CVRPInstance(instance.coords, instance.demand, instance.capacity)
+    return PeerSet(problem, instance, columns.get("best_known"))
 
 
 def load_any_npz(path: Path, name: str = "") -> PeerSet:
@@ -171,7 +197,7 @@ def one_variant(members: Columns, name: str) -> tuple[str, Columns]:
     """Return one variant of a file with members such as "VRPTW/coords"."""
     held = sorted({key.partition("/")[0] for key in members if "/" in key})
     if not held:
-        told = "expected those of RouteFinder, of rl4co's TSP, CVRP, OP or PCTSP, or VARIANT/COLUMN"
+        told = "expected those of RouteFinder, of rl4co's TSP, CVRP, OP, PCTSP, PDP, MTSP or ATSP, or VARIANT/COLUMN"
         raise ValueError(f"found arrays {', '.join(sorted(members))}; {told}")
     if name not in held:
         raise ValueError(f"holds {', '.join(held)}; name one of them as the problem" + f", not {name}" * bool(name))
@@ -186,24 +212,43 @@ def one_variant(members: Columns, name: str) -> tuple[str, Columns]:
     return name, columns
 
 
-def rl4co(members: Columns, name: str) -> tuple[str, Columns]:
-    """Return the problem of a file of rl4co, and its columns as those of the paper's pickles."""
+def rl4co(members: Columns, name: str) -> PeerSet:
+    """Make the instances of a file of rl4co; `name` chooses between the problems with the same arrays."""
     known = RL4CO[frozenset(members)]
+    found = name if name in known else known[0]
     columns = {RENAMED.get(key, key): values for key, values in members.items()}
     if "demand" in columns:
-        demand, capacity = columns["demand"].astype(np.float64), columns["capacity"].reshape(-1).astype(np.float64)
-        if len(capacity) != len(demand):
-            raise ValueError(f"capacity: expected one for each of {len(demand)} instances, got {len(capacity)}")
-        if not are_whole(capacity):
-            raise ValueError("capacity: expected whole numbers")
-        if (demand <= 1).all() and (
-            members["capacity"].ndim == 2 or not are_whole(demand)
-        ):  # fractions of the capacity
-            demand = whole(demand * capacity[:, None], "demand times capacity")
-        if not are_whole(demand):
-            raise ValueError("demand: expected whole numbers, or fractions of the capacity, which are at most 1")
-        columns |= {"demand": demand, "capacity": capacity}
-    return name if name in known else known[0], columns
+        columns |= whole_demands(columns["demand"].astype(np.float64), columns["capacity"].astype(np.float64))
+    if found == ATSP.name:
+        distances = columns["distances"].astype(np.float32)
+        return PeerSet(make_problem(found, distances.shape[1]), ATSPInstance(distances), None)
+    coords = columns["coords"]
+    if found == MTSP.name:
+        instance = MTSPInstance(coords.astype(np.float32), columns["num_salesmen"].astype(np.int64))
+        return PeerSet(make_problem(found, coords.shape[1] - 1), instance, None)
+    problem = make_problem(found, coords.shape[1])
+    if found == PDP.name:  # the pairs are those of generated instances
+        uniforms = np.concatenate([columns["depot"][:, None], coords], axis=1).reshape(len(coords), -1)
+        return PeerSet(problem, problem.from_uniforms(uniforms), None)
+    return PeerSet(problem, to_instance(found, columns), None)
+
+
+def whole_demands(demand: npt.NDArray[np.float64], capacity: npt.NDArray[np.float64]) -> Columns:
+    """Return rl4co's demands (N, n), of which some files hold fractions of the capacity, and capacities (N,).
+
+    Raises:
+        ValueError: They are not whole numbers.
+    """
+    capacities = capacity.reshape(-1)
+    if len(capacities) != len(demand):
+        raise ValueError(f"capacity: expected one for each of {len(demand)} instances, got {len(capacities)}")
+    if not are_whole(capacities):
+        raise ValueError("capacity: expected whole numbers")
+    if (demand <= 1).all() and (capacity.ndim == 2 or not are_whole(demand)):  # fractions of the capacity
+        demand = whole(demand * capacities[:, None], "demand times capacity")
+    if not are_whole(demand):
+        raise ValueError("demand: expected whole numbers, or fractions of the capacity, which are at most 1")
+    return {"demand": demand, "capacity": capacities}
 
 
 def are_whole(numbers: npt.NDArray[np.float64]) -> bool:
