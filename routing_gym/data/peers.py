@@ -22,7 +22,7 @@ best known costs, by PyVRP, obey the stricter rule.
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +34,7 @@ from routing_gym.data.npz import load_npz, read_arrays
 from routing_gym.data.paper import Columns, to_instance
 from routing_gym.files import InvalidFile
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import (
-    ATSP,
-    CVRP,
-    MTSP,
-    PDP,
-    ATSPInstance,
-    CVRPInstance,
-    MTSPInstance,
-    VRPInstance,
-    make_problem,
-)
+from routing_gym.problems import CVRP, ATSPInstance, CVRPInstance, MTSPInstance, VRPInstance, make_problem
 from routing_gym.problems.geometry import with_depot
 from routing_gym.problems.vrp import CLOSING
 from routing_gym.problems.vrp.attributes import preset_name
@@ -219,17 +209,21 @@ def rl4co(members: Columns, name: str) -> PeerSet:
     columns = {RENAMED.get(key, key): values for key, values in members.items()}
     if "demand" in columns:
         columns |= whole_demands(columns["demand"].astype(np.float64), columns["capacity"].astype(np.float64))
-    if found == ATSP.name:
+    if "distances" in columns:
         distances = columns["distances"].astype(np.float32)
         return PeerSet(make_problem(found, distances.shape[1]), ATSPInstance(distances), None)
     coords = columns["coords"]
-    if found == MTSP.name:
+    if "num_salesmen" in columns:
+        if not are_whole(columns["num_salesmen"].astype(np.float64)):
+            raise ValueError("num_agents: expected whole numbers")
         instance = MTSPInstance(coords.astype(np.float32), columns["num_salesmen"].astype(np.int64))
         return PeerSet(make_problem(found, coords.shape[1] - 1), instance, None)
     problem = make_problem(found, coords.shape[1])
-    if found == PDP.name:  # the pairs are those of generated instances
-        uniforms = np.concatenate([columns["depot"][:, None], coords], axis=1).reshape(len(coords), -1)
-        return PeerSet(problem, problem.from_uniforms(uniforms), None)
+    if columns.keys() == {"depot", "coords"}:
+        nodes = np.concatenate([columns["depot"][:, None], coords], axis=1).astype(np.float32)
+        # All generated instances have the same pairs.
+        paired = problem.from_uniforms(np.zeros((len(nodes), problem.num_uniforms)))
+        return PeerSet(problem, replace(paired, coords=nodes), None)
     return PeerSet(problem, to_instance(found, columns), None)
 
 

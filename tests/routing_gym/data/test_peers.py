@@ -150,17 +150,20 @@ def test_files_of_rl4co(name, tmp_path):
         data.load_peer_npz(tmp_path / "20.npz", "VRPTW")
 
 
-@pytest.mark.parametrize("name", ["PDP", "MTSP", "ATSP"])
-def test_generated_instances_of_rl4co(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "arrays"),
+    [
+        ("PDP", lambda instance: {"depot": instance.coords[:, 0], "locs": instance.coords[:, 1:]}),
+        ("MTSP", lambda instance: {"locs": instance.coords, "num_agents": instance.num_salesmen}),
+        ("ATSP", lambda instance: {"cost_matrix": instance.distances}),
+    ],
+    ids=["PDP", "MTSP", "ATSP"],
+)
+def test_generated_instances_of_rl4co(name, arrays, tmp_path):
     """Arrays of its `PDPGenerator`, `MTSPGenerator` and `ATSPGenerator`."""
     problem = make_problem(name, 6)
     instance = problem.generate(np.random.default_rng(0), 3)
-    arrays = {
-        "PDP": lambda: {"depot": instance.coords[:, 0], "locs": instance.coords[:, 1:]},
-        "MTSP": lambda: {"locs": instance.coords, "num_agents": instance.num_salesmen},
-        "ATSP": lambda: {"cost_matrix": instance.distances},
-    }[name]()
-    np.savez(tmp_path / "6.npz", **arrays)
+    np.savez(tmp_path / "6.npz", **arrays(instance))
     found = data.load_peer_npz(tmp_path / "6.npz")
     assert found.problem == problem
     assert difference(found.instance, instance) is None
@@ -232,8 +235,10 @@ def test_other_archives_are_refused(tmp_path):
     contents = {
         "lacks 'service_time', without which": lacking,
         "found arrays x; expected those of RouteFinder, of rl4co's TSP, .* or ATSP": {"x": np.zeros(3)},
-        "coords: .*": {"depot": np.zeros((2, 2)), "locs": np.full((2, 4, 2), np.nan)},
-        "distances": {"cost_matrix": np.full((2, 3, 3), -1.0)},
+        "coords: row 0, index": {"depot": np.zeros((2, 2)), "locs": np.full((2, 4, 2), np.nan)},
+        r"coords: expected shape \(B, 5, 2\), got \(2, 5, 3\)": {"depot": np.zeros((2, 3)), "locs": np.zeros((2, 4, 3))},
+        "num_agents: expected whole numbers": {"locs": np.zeros((2, 4, 2)), "num_agents": np.full(2, 2.5)},
+        "distances: row 0": {"cost_matrix": np.full((2, 3, 3), -1.0)},
         "an array has fewer dimensions than expected": {"cost_matrix": np.zeros(3)},
         "holds CVRP, VRPB; name one of them as the problem": {"VRPB/coords": np.zeros(3), "CVRP/coords": np.zeros(3)},
         "demand times capacity: expected whole numbers": {
