@@ -121,10 +121,10 @@ def recognise_task(given: Given) -> str:
     if told:
         least = {missing: name for missing, name in told.items() if not any(other < missing for other in told)}
         needs = [f"{name} needs {', '.join(sorted(missing))}" for missing, name in least.items()]
-        raise InvalidInput(
-            f"the stops and vehicles have {columns}, but {'; '.join(needs[:MOST_TOLD])}; add what is missing to the "
-            "table, to the vehicles or to the options"
-        )
+        remedy = "add what is missing to the table, to the vehicles or to the options"
+        if least.keys() == {frozenset({"capacity"})}:
+            remedy = f'for example, write vehicles={{"count": {given.count or 3}, "capacity": 60}}, or --capacity 60'
+        raise InvalidInput(f"the stops and vehicles have {columns}, but {'; '.join(needs[:MOST_TOLD])}; {remedy}")
     nearest, rules = min(kinds(), key=lambda kind: (len(surplus(kind[1], given)), len(lacking(kind[1], given))))
     raise InvalidInput(
         f"no problem has all of {columns}; {nearest}, for example, has no {given.joined(surplus(rules, given))}"

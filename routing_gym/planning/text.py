@@ -23,15 +23,14 @@ def plan_text(plan: PlanData) -> str:
         lines += ["", f"{route.title}, {told}"]
         lines += table([HEADERS, *(cells(task, visit) for visit in route.visits)])
     if plan.unserved:
-        lines += ["", f"{len(plan.unserved)} of {len(task.stops)} stops are left out:"]
+        verb = "is" if len(plan.unserved) == 1 else "are"
+        lines += ["", f"{len(plan.unserved)} of {len(task.stops)} stops {verb} left out:"]
         lines += [f"  {label(one.id, one.name)}: {one.reason}: {one.explanation}" for one in plan.unserved]
-    what = f"longest route ({plan.unit})" if task.rules.minimises_longest else plan.unit
-    lines += [
-        "",
-        f"{what} {plan.cost:.10g}, {plan.km:.1f} km, {plan.minutes:.1f} min of driving, by {plan.solver}",
-    ]
+    what = "longest route" if task.rules.minimises_longest else "cost"
+    told = f"{plan.km:.1f} km, {plan.minutes:.1f} min of driving, by {plan.solver}"
+    lines += ["", f"{what} ({plan.unit}) {plan.cost:.2f}, {told}"]
     if len(plan.costs) > 1:
-        others = (f"{name} {cost:.10g}{omitted(plan.left_out.get(name, 0))}" for name, cost in plan.costs.items())
+        others = (f"{name} {cost:.2f}{omitted(plan.left_out.get(name, 0))}" for name, cost in plan.costs.items())
         lines.append(f"compared: {', '.join(others)}")
     lines += [f"note: {note}" for note in plan.notes]
     return "\n".join(map(printable, lines))

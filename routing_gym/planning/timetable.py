@@ -278,9 +278,8 @@ def explain(rules: Rules, routes: list[list[int]], node: int, without: Callable[
             end = "done" if task.open else "back"
             return told("window", f"no vehicle that leaves as early as possible is there, or {end}, in time")
     all_used = sum(bool(nodes) for nodes in routes) >= rules.most_routes
-    vehicles = (
-        f"all {rules.most_routes} vehicles are in use; one more could serve it" if all_used else "vehicles are left"
-    )
+    in_use = f"all {rules.most_routes} vehicles are" if rules.most_routes > 1 else "the only vehicle is"
+    vehicles = f"{in_use} in use; one more could serve it" if all_used else "vehicles are left"
     tight = {
         "capacity": f"no vehicle has {task.amount(amount):g} units free",
         "window": "no vehicle can be there in time and keep its other windows",

@@ -62,7 +62,8 @@ def check_exhaustively(
     for row in range(len(bound)):
         one = select(instance, slice(row, row + 1))
         legal = legal_sequences(problem, one, max_steps)
-        expect(legal, problem, f"small instance, row {row}", f"no legal sequence ends within {max_steps} steps")
+        told = f"no legal sequence ends within {max_steps} steps; pass `small` with fewer nodes, or check the mask"
+        expect(legal, problem, f"small instance, row {row}", told)
         for tours, costs in legal:
             check_costs(problem, one, tours, costs)
             where, dearest = f"cost_bound, small instance, row {row}", costs.max()

@@ -170,6 +170,7 @@ def test_sources_of_instances(tmp_path, source):
         ({"instances": "random/XYZ-8"}, "unknown problem 'XYZ'; choose one of"),
         ({"instances": "random/MDCVRP-8"}, "unknown problem 'MDCVRP'; the VRP family calls it MDVRP; choose one of"),
         ({"instances": "random/CVRP-8", "methods": ("fast-tsp",)}, "fast-tsp does not solve CVRP"),
+        ({"methods": (str(ROOT / "examples" / "cities.csv"),)}, "cities.csv: expected a method, found a file"),
         ({"methods": ("{model}:beam",)}, "'beam' has no value"),
         ({"methods": ("2-opt:",)}, "'2-opt:': a setting is empty; write 2-opt:SETTING=VALUE, or leave the colon out"),
         ({"methods": ("{model}:beam=2,symmetries=9",)}, "symmetries must be 1 to 8, got 9"),

@@ -145,6 +145,9 @@ def weights_of(name: str, problem: AnyProblem) -> Path:
     Raises:
         ValueError: The name is none of these.
     """
+    if Path(name).is_file() and Path(name).suffix not in (".safetensors", ".pt"):
+        told = "expected a method, found a file that is no checkpoint; give one file of instances, and then methods"
+        raise ValueError(f"{name}: {told}")
     if name == TRAINED:
         return find_weights(problem.name, problem.num_nodes, matrices=problem.matrices)
     try:

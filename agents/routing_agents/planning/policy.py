@@ -92,8 +92,8 @@ def plane_notes(model: TrainedModel, task: Task) -> tuple[str, ...]:
     """Return a note if a task has its own matrix, and the network reads only coordinates."""
     if task.straight or model.problem.observed.per_edge:
         return ()
-    told = f"{model.path.stem} has only seen the plane: it planned on coordinates"
-    return (f"{told}; costs and search use the exact lengths",)
+    told = f"{model.path.stem} reads coordinates only"
+    return (f"{told}; the search and the costs use the exact lengths and durations",)
 
 
 def sampled(own: OwnInstance, model: TrainedModel, generator: torch.Generator) -> Any:

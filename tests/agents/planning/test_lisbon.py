@@ -136,6 +136,6 @@ def test_four_steps_in_the_shell(tmp_path, capsys):
         assert plan.cost == pytest.approx(total if durations is None else driven)
         assert bool(left) == (number == 2)
         printed = capsys.readouterr().out
-        assert f"{plan.unit} {plan.cost:.10g}, {plan.km:.1f} km" in printed
+        assert f"cost ({plan.unit}) {plan.cost:.2f}, {plan.km:.1f} km" in printed
         assert ("stops are left out" in printed) == (number == 2)
     assert json.loads(plan.to_json())["unit"] == "minutes"

@@ -79,13 +79,13 @@ def test_a_plan_of_an_asymmetric_matrix():
     check(plan, MINUTES, MINUTES)
     assert plan.unit == "minutes"
     assert "policy vrptw-matrices-50" in plan.costs
-    assert not any("only seen the plane" in note for note in plan.notes)
+    assert not any("reads coordinates only" in note for note in plan.notes)
 
 
 def test_a_policy_that_reads_coordinates_says_so_where_there_is_a_matrix():
     model = routing_agents.load("VRPTW-20")
     plan = routing_agents.solve(STOPS, vehicles=FLEET, durations=MINUTES, seconds=0.4, solver=model)
-    assert any("only seen the plane" in note for note in plan.notes)
+    assert any("reads coordinates only" in note for note in plan.notes)
 
 
 def test_a_fleet_that_is_too_small_names_what_it_leaves_out():
@@ -551,8 +551,8 @@ def test_what_is_minimised():
     points = {"lat": 50 + COORDS[:, 1] / 100, "lon": 7 + COORDS[:, 0] / 100}
     plan = routing_agents.solve(points, vehicles=2, problem="MTSP", seconds=0.2)
     assert plan.task.sentence.endswith("MTSP, at most 2 vehicles, minimises the longest route (km)")
-    assert f"longest route (km) {plan.cost:.10g}" in str(plan)
-    assert any(note.endswith("costs and search use the exact lengths") for note in plan.notes)
+    assert f"longest route (km) {plan.cost:.2f}" in str(plan)
+    assert any(note.endswith("the search and the costs use the exact lengths and durations") for note in plan.notes)
     plan = routing_agents.solve(PRIZES, vehicles={"max_length": 46}, seconds=0.1)
     assert plan.task.sentence.endswith("maximises the prize")
 

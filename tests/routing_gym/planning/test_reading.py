@@ -377,7 +377,7 @@ def test_missing_values_are_those_of_the_problem_that_lacks_the_fewest():
     stops = {"x": [0, 1], "y": [0, 0], "latest": [9, 9], "prize": [0, 1]}
     with pytest.raises(InvalidInput, match="no problem has all of latest, max_length, prize; OP, .* has no latest"):
         read_task(stops, vehicles={"max_length": 3})
-    with pytest.raises(InvalidInput, match="have demand, but CVRP needs capacity; add what is missing"):
+    with pytest.raises(InvalidInput, match=r'CVRP needs capacity; for example, write vehicles=\{"count": 3, "cap'):
         read_task({"x": [0, 1], "y": [0, 0], "demand": [0, 1]}, vehicles=3)
     with pytest.raises(InvalidInput, match="OP needs max_length; PCTSP needs penalty, required_prize; add what"):
         read_task({"x": [0, 1], "y": [0, 0], "prize": [0, 1]})
