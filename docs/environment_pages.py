@@ -13,6 +13,7 @@ from typing import Any
 
 import animation
 import numpy as np
+from docstring_parser import parse
 from gymnasium import spaces
 
 from routing_agents.trained import find_weights
@@ -47,6 +48,7 @@ MEANING = {
     "vehicle_capacity": "at depot nodes: capacity of the vehicles, as a share of the largest",
     "fixed_cost": "at depot nodes: cost of each route",
     "cost_per_length": "at depot nodes: cost of a unit of length",
+    "equal_share": "1 / number of salesmen of the instance",
     "salesmen_left": "share of the salesmen who have not finished, including the current one",
     "current_length": "length of the current route",
     "longest_length": "length of the longest route so far",
@@ -77,10 +79,18 @@ print(info["cost"], env.unwrapped.tour)
 | reward | minus the cost of the step; over an episode, minus the cost of the tour |
 | starting state | a random instance; nothing is visited yet |
 | episode end | the tour is complete, or an action was illegal |
+| info | `cost` of the tour so far, `action_mask`, `illegal_action` (bool) |
 | ids | `routing/{name}-{{10,20,50,100,200,500,1000}}`, `routing/{name}` with `num_nodes=` |
-| settings | {settings} |
 | other arguments | `generator`, `reward`, `on_illegal`, `render_mode`, see [](/reference/environments.md) |
 | steps | at most {horizon} with 20 nodes |
+
+## Settings
+
+`gym.make` takes them as arguments.
+
+| setting | with 20 nodes | meaning |
+|---|---|---|
+{settings}
 
 ## Observation
 
@@ -181,11 +191,14 @@ def columns(problem: AnyProblem) -> str:
 
 
 def settings(problem: AnyProblem) -> str:
-    """Return the settings that `gym.make` accepts, with the values of 20 nodes."""
-    without = {"num_nodes", *(() if "coords" in instance_fields(problem) else ("matrices",))}
-    values = ((field.name, getattr(problem, field.name)) for field in dataclasses.fields(problem))
-    found = {key: value for key, value in values if key not in without}
-    return ", ".join(f"`{key}` ({value})" for key, value in found.items()) or "none"
+    """Return the rows of the table of settings, with the values of 20 nodes."""
+    meaning: dict[str, str] = {}
+    for kind in reversed(type(problem).__mro__):
+        described = parse(kind.__doc__ or "").params
+        meaning |= {one.arg_name: " ".join((one.description or "").split()) for one in described}
+    without = () if "coords" in instance_fields(problem) else ("matrices",)
+    keys = [field.name for field in dataclasses.fields(problem) if field.name not in without]
+    return "\n".join(f"| `{key}` | {getattr(problem, key)} | {meaning.get(key, 'see the rules')} |" for key in keys)
 
 
 def families() -> dict[type, list[str]]:
@@ -260,8 +273,8 @@ def page(name: str) -> str:
 
 
 def legal_actions(kind: type) -> str:
-    """Return the description of a problem's mask."""
-    return paragraph(kind.action_mask.__doc__) or "Every node that was not visited is legal."
+    """Return the rules of a problem's mask, which follow the first sentence of its description."""
+    return paragraph(kind.action_mask.__doc__).partition("\n\n")[2] or "Every node that was not visited is legal."
 
 
 def family_page(kind: type, names: list[str]) -> str:

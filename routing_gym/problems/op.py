@@ -203,12 +203,13 @@ class OP(Problem[OPInstance, OPState]):
         )
 
     def action_mask(self, instance: OPInstance, state: OPState) -> Array:
-        """Return a mask of the depot and the customers from which the vehicle can still return within the length.
+        """Return a mask of the nodes that the vehicle may visit next.
 
         A customer is legal if it is not visited and length so far + edge + direct edge to the depot <= maximum + 5e-7.
+        The depot is always legal.
 
         Returns:
-            bool (B, A). The depot is always True.
+            bool (B, A).
         """
         xp = array_namespace(state.node)
         budget = length_limit(instance) - state.length

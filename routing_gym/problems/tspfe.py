@@ -90,7 +90,9 @@ class TSPFE(ClosedTour[TSPFEInstance]):
             raise InvalidInstance(f"{found}; give both ends of an edge each other's number, at most one edge a city")
 
     def action_mask(self, instance: TSPFEInstance, state: TSPState) -> Array:
-        """Return a mask of the other end of the current city's fixed edge if unvisited, else of all unvisited cities.
+        """Return a mask of the cities that may be visited next.
+
+        The other end of the current city's fixed edge is legal if it is not visited; else all unvisited cities are.
 
         Returns:
             bool (B, n). Never all False in a row.
