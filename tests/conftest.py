@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import time
 from importlib.util import find_spec
 
 import pytest
@@ -24,6 +25,24 @@ def backend(request):
     if request.param == "torch":
         pytest.importorskip("torch")
     return request.param
+
+
+@pytest.fixture
+def processor_time(monkeypatch):
+    """Let time limits of searches and of PyVRP count processor time: no result depends on a busy machine.
+
+    OR-Tools has its own clock: its limit is twenty times as long, and it is stopped as Ctrl-C stops it.
+    """
+    from routing_gym.solvers.external import plans
+
+    solve = plans.SOLVERS["ortools"]
+
+    def solve_ortools(task, seconds, seed, stop=lambda: False):
+        ends = time.thread_time() + seconds
+        return solve(task, 20 * seconds, seed, lambda: stop() or time.thread_time() > ends)
+
+    monkeypatch.setitem(plans.SOLVERS, "ortools", solve_ortools)
+    monkeypatch.setattr(time, "perf_counter", time.thread_time)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -10,6 +10,8 @@ from routing_gym.planning.recognise import kinds
 from routing_gym.problems import LISTED, PROBLEMS, make_problem
 from routing_gym.traits import Column
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 NUM_NODES = 6
 
 

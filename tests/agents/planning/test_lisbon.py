@@ -16,6 +16,8 @@ import routing_agents
 import solve as solve_script
 from helpers import ROOT
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 pyproj = pytest.importorskip("pyproj")
 LISBON = ROOT / "examples" / "lisbon"
 STOPS, VANS, DURATIONS = (str(LISBON / name) for name in ("stops.csv", "vans.csv", "durations.csv"))

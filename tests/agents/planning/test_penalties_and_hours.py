@@ -10,6 +10,8 @@ from routing_gym.planning import InvalidInput, read_task, timetable
 from routing_gym.planning.integers import Numbers
 from routing_gym.planning.routes import Rules
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 PLANNERS = ["search", "pyvrp", "ortools", "auto"]
 CROSS = {"x": [0, 1, 0, -1, 0, 1], "y": [0, 0, 1, 0, -1, 1], "demand": [0, 1, 1, 1, 1, 1]}
 

@@ -24,6 +24,8 @@ from routing_gym.planning import InvalidInput, read_task
 from routing_gym.solvers import ExactMIP, TimedOut
 from routing_gym.solvers.external import plans
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 RNG = np.random.default_rng(4)
 COORDS = RNG.uniform(0, 10, (11, 2))  # km
 STOPS = {

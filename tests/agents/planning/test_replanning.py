@@ -8,6 +8,8 @@ import pytest
 import routing_agents
 from routing_agents.planning.replanning import Previous, counts_at
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 
 def table(rows):
     """Columns of rows (id, x, y, demand, earliest, latest); distances are km and minutes."""

@@ -33,6 +33,8 @@ from routing_gym.sampling import sample_actions
 from routing_gym.solvers import make_solver
 from routing_gym.solvers.constructive.greedy_edge import greedy_tour
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 CONFIG = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
 
 

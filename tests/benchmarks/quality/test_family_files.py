@@ -7,6 +7,8 @@ import pytest
 from benchmarks.quality import family_files, quality_tables
 from helpers import DEPOTS_TEXT, TSP_TEXT
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 
 def test_a_file_is_measured_once(tmp_path, monkeypatch):
     """Both find 6 + 8, in thousandths, the best of two stops; a file without a best known cost is left out."""

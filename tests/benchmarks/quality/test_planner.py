@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks.quality import planner
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 
 def test_four_steps(tmp_path):
     """Both costs are added up here again; three vans hold 180 of 228 units, so that stops are left out."""

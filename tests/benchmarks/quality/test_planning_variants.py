@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks.quality import planning_variants
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 
 def test_a_later_run_goes_on(tmp_path, monkeypatch):
     pytest.importorskip("pyvrp")

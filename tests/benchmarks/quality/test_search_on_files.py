@@ -10,6 +10,8 @@ from helpers import SQUARE
 from routing_agents.search.large_neighbourhood import Improved
 from routing_agents.trained import TrainedModel
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 
 def test_gaps_are_measured_once_and_shown(tmp_path, capsys):
     """A square of side 10, whose tour has length 40: no gap. A file without a best known cost is left out."""

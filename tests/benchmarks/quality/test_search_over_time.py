@@ -8,6 +8,8 @@ from benchmarks.quality import search_over_time
 from helpers import SQUARE
 from routing_gym.problems import make_problem
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 
 def test_curves_of_a_square(tmp_path):
     """A square of side 10, whose tour has length 40: no method leaves a gap."""

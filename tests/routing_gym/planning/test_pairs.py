@@ -18,6 +18,8 @@ from routing_gym.planning.routes import Rules
 from routing_gym.planning.search import Search
 from routing_gym.solvers.external import plans
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 POINTS = np.random.default_rng(8).uniform(0, 10, (8, 2))
 WAYS = np.linalg.norm(POINTS[:, None] - POINTS[None], axis=-1)
 SOURCES = [0, 0, 5, 0, 1, 0, 0, 3]  # stop 4 gets what is picked up at 1, stop 2 that of 5, stop 7 that of 3

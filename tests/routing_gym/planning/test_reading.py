@@ -13,6 +13,8 @@ import routing_agents
 from routing_gym.files import InvalidFile
 from routing_gym.planning import InvalidInput, read_task
 
+pytestmark = pytest.mark.usefixtures("processor_time")
+
 STOPS = {
     "id": ["D", "A", "B"],
     "lat": [38.70, 38.75, 38.80],
