@@ -157,9 +157,9 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     def rescale(self, instance: InstanceT) -> InstanceT:
         """Rescale instances to the range of the training distribution.
 
-        Optimal tours stay optimal. Costs may change, so score tours on the original instances. Generated instances,
-        on which networks are trained, must be returned unchanged. By default all instances are, because coordinates
-        are already in the unit square.
+        Optimal tours stay optimal. Costs may change, so score tours on the original instances. Instances generated
+        with the default settings, on which networks are trained, must be returned unchanged. By default all instances
+        are, because coordinates are already in the unit square.
         """
         return instance
 

@@ -56,6 +56,7 @@ from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, ob
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 PrizeKind = Literal["constant", "uniform", "distance"]
+SCALES = (0.5, 1.4)  # range of `OP.rescale`; published weights did worse on maps of other sizes
 
 
 @dataclass(frozen=True)
@@ -183,10 +184,23 @@ class OP(Problem[OPInstance, OPState]):
         check_depot_values(instance, "prize")
 
     def rescale(self, instance: OPInstance) -> OPInstance:
-        """Scale the prizes of rows in which some exceed 1, the largest generated prize."""
+        """Scale lengths so that the maximum length is the default, and prizes so that none exceeds 1.
+
+        Coordinates are scaled about the centre of the square, and may leave it. `max_length` is such that masks have
+        the tolerance of the original instance.
+        """
         xp = array_namespace(instance.prize)
         highest = xp.max(instance.prize, axis=-1, keepdims=True)
-        return replace(instance, prize=instance.prize / xp.clip(highest, 1.0, None))
+        usual = xp.full_like(instance.max_length, expected_length(self.num_nodes))
+        by = xp.clip(usual / xp.clip(instance.max_length, 1e-9, None), *SCALES)
+        per_node = by[:, None, None]
+        return replace(
+            instance,
+            coords=per_node * instance.coords + (1 - per_node) / 2,
+            prize=instance.prize / xp.clip(highest, 1.0, None),
+            max_length=by * instance.max_length - (1 - by) * (TOLERANCE / 2),
+            distances=None if instance.distances is None else per_node * instance.distances,
+        )
 
     def longest_useful_edge(self, instance: OPInstance, cost: Array) -> Array:
         return length_limit(instance)

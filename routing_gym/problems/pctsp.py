@@ -8,7 +8,7 @@ revealed by the visit, and counts towards the minimum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -56,6 +56,7 @@ from routing_gym.problems.geometry import (
 from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, observe_nodes
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
+LEAST_SCALE = 0.1  # of `PCTSP.rescale`
 MIN_PRIZE = 1.0
 ENOUGH_PRIZE = MIN_PRIZE - TOLERANCE  # so that 0.9 and 0.1 in float32, which sum to 2e-8 less, open the depot
 
@@ -123,6 +124,23 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         if self.penalty_scale is None:
             object.__setattr__(self, "penalty_scale", expected_length(self.num_nodes))
         check_positive(self, "penalty_scale")
+
+    def rescale(self, instance: PCTSPInstance) -> PCTSPInstance:
+        """Scale lengths and penalties down together if half of the penalties exceed all of generated instances.
+
+        Coordinates are scaled about the centre of the square.
+        """
+        xp = array_namespace(instance.penalty)
+        median = xp.sort(instance.penalty[:, 1:], axis=1)[:, self.num_nodes // 2]
+        largest = 3 * expected_length(self.num_nodes) / self.num_nodes  # of generated instances
+        by = xp.clip(largest / xp.clip(median, 1e-9, None), LEAST_SCALE, 1.0)
+        per_node = by[:, None, None]
+        return replace(
+            instance,
+            coords=per_node * instance.coords + (1 - per_node) / 2,
+            penalty=by[:, None] * instance.penalty,
+            distances=None if instance.distances is None else per_node * instance.distances,
+        )
 
     @property
     def horizon(self) -> int:

@@ -31,9 +31,11 @@ from routing_gym import (
 )
 from routing_gym.arrays import cast_instance, select, to_backend, to_numpy
 from routing_gym.data import load_npz, save_npz
+from routing_gym.problems.checks import leg_lengths
 from routing_gym.problems.cvrp import default_capacity
 from routing_gym.problems.geometry import expected_length, symmetry
 from routing_gym.problems.op import legal_tour
+from routing_gym.rollout import rollout
 from routing_gym.solvers import HeldKarp
 from routing_gym.testing.exhaustive import check_exhaustively, legal_sequences
 
@@ -829,9 +831,49 @@ def test_prizes_from_outside_become_familiar(backend):
         pytest.importorskip("torch")
     prize = np.array([[0, 5, 2.5], [0, 0.5, 0.25]], dtype=np.float32)
     instance = to_backend(replace(OP(2).generate(np.random.default_rng(0), 2), prize=prize), backend)
-    assert OP(2).rescale(instance).prize.tolist() == [[0, 1, 0.5], [0, 0.5, 0.25]]
+    rescaled = OP(2).rescale(instance)
+    assert rescaled.prize.tolist() == [[0, 1, 0.5], [0, 0.5, 0.25]]
+    assert all((getattr(rescaled, key) == getattr(instance, key)).all() for key in ("coords", "max_length"))
     other = CVRP(2).generate(np.random.default_rng(0), 2)
     assert CVRP(2).rescale(other) is other
+
+
+@pytest.mark.parametrize(("max_length", "scale"), [(8.0, 0.5), (2.5, 0.8), (1.6, 1.25), (0.5, 1.4)])
+def test_lengths_of_op_become_familiar_and_its_tours_stay_feasible(max_length, scale):
+    """The default is 2 with 20 customers. Tours of exactly the maximum length are legal with each scale."""
+
+    def choose(observation):
+        return np.argmax(observation["action_mask"] * rng.random((200, 21)), axis=1)
+
+    problem, rng = OP(20, max_length=max_length), np.random.default_rng(0)
+    instance = problem.generate(rng, 200)
+    tours = np.stack([np.append(rng.permutation(20)[:3] + 1, 0) for _ in range(200)])
+    exact = replace(instance, max_length=leg_lengths(instance, tours).sum(axis=1).astype(np.float32))
+    seen = problem.rescale(instance)
+    np.testing.assert_allclose(seen.coords - 0.5, scale * (instance.coords - 0.5), atol=1e-7)
+    np.testing.assert_allclose(seen.max_length, scale * max_length, rtol=1e-6)
+    for original in (instance, exact):
+        played = rollout(problem, problem.rescale(original), choose)
+        problem.objective(original, played.actions)  # raises if a tour is too long
+    seen = problem.rescale(exact)
+    state = problem.initial(seen)
+    for action in tours.T:
+        assert problem.action_mask(seen, state)[np.arange(200), action].all()
+        state, _ = problem.step(seen, state, action)
+
+
+def test_large_penalties_become_familiar():
+    """Generated penalties are below 3 K / n = 2 with K = 2 and three customers; half of these exceed that: 4 and 8."""
+    given = PCTSP(3).generate(np.random.default_rng(0), 2)
+    given = replace(given, penalty=np.array([[0, 1, 4, 8], [0, 1, 1, 8]], np.float32))
+    seen = PCTSP(3).rescale(given)
+    assert seen.penalty.tolist() == [[0, 0.5, 2, 4], [0, 1, 1, 8]]
+    np.testing.assert_allclose(seen.coords[0], 0.25 + given.coords[0] / 2)
+    np.testing.assert_array_equal(seen.coords[1], given.coords[1])
+    tours = np.array([[2, 3, 0], [1, 3, 0]])
+    assert PCTSP(3).rescale(PCTSP(3).generate(np.random.default_rng(0), 2)).penalty.max() <= 2
+    ratio = PCTSP(3).objective(seen, tours) / PCTSP(3).objective(given, tours)
+    np.testing.assert_allclose(ratio, [0.5, 1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
