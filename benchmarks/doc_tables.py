@@ -246,6 +246,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: f
     },
     "learning-averages": (learning_tables.averages, ("learning",)),
     "gap-by-size": (gap_by_size, ("gap_by_size",)),
+    "other-settings": (quality_tables.other_settings, ("other_settings",)),
     "large-instances": (speed_tables.large_instances, ("large_instances",)),
     "integrations": (speed_tables.integrations, ("integrations",)),
     "sb3-curves": (sb3_curves, ("sb3_curves",)),

@@ -64,6 +64,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
     | `penalty` (A,) | Box(0, max, float32) | PCTSP, SPCTSP, VRP with PC |
     | `remaining_prize` (1,) | Box(0, max, float32) | PCTSP, SPCTSP |
     | `pickup` (A,) | Box(0, A - 1, int64), node where its goods are picked up, 0 for none | PDP, VRP with PD |
+    | `equal_share` (1,) | Box(0, 1, float32), 1 / number of salesmen | MTSP |
     | `salesmen_left` (1,) | Box(0, 1, float32), share of them; the one on tour counts | MTSP |
     | `current_length`, `longest_length` (1,) | Box(0, max, float32) | MTSP |
     | `remaining_length` (1,) | Box(0, max, float32) | OP, VRP with L |

@@ -80,7 +80,7 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
         DISTANCES,
     )
     observations: ClassVar[Observations] = Observations(
-        context_scalars=("salesmen_left", "current_length", "longest_length")
+        context_scalars=("equal_share", "salesmen_left", "current_length", "longest_length")
     )
     length_observations: ClassVar[tuple[str, ...]] = ("current_length", "longest_length")
 
@@ -164,6 +164,7 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
         left, total = (xp.astype(x, xp.float32) for x in (state.salesmen_left, instance.num_salesmen))
         return {
             "current_node": state.node,
+            "equal_share": (1 / total)[:, None],
             "salesmen_left": (left / total)[:, None],
             "current_length": xp.astype(state.length, xp.float32)[:, None],
             "longest_length": xp.astype(state.longest, xp.float32)[:, None],
@@ -173,6 +174,7 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
         return spaces.Dict(
             {
                 **node_spaces(self),
+                "equal_share": spaces.Box(0.0, 1.0, (1,), np.float32),  # 1 / number of salesmen
                 "salesmen_left": spaces.Box(0.0, 1.0, (1,), np.float32),  # share of the instance's salesmen
                 "current_length": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),
                 "longest_length": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),

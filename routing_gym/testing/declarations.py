@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -107,6 +108,25 @@ def check_observed(problem: AnyProblem, instance: Any) -> None:
             if key in static.keys() | dynamic.keys():  # optional keys may be absent
                 expect(key in found, problem, where, f"{key!r} does not come from {method}, from which it is read")
                 expect_array(problem, f"{where}, {key!r}", found[key], dtype, (num_rows, *shape))
+
+
+def check_numbers_are_observed(problem: AnyProblem, instance: Any) -> None:
+    """Warn about numbers of an instance, such as a capacity, that change no observation of the first step."""
+
+    def seen(instance: Any) -> dict[str, Any]:
+        state = call(problem, "initial", instance)
+        return {**call(problem, "observe_static", instance), **call(problem, "observe_dynamic", instance, state)}
+
+    for column in problem.columns:
+        if column.target is None or column.per != "instance" or column.kind == "flag":
+            continue
+        value = getattr(instance, column.target)
+        if value is None:
+            continue
+        before, after = seen(instance), seen(dataclasses.replace(instance, **{column.target: value * 2}))
+        if all(np.array_equal(before[key], after[key]) for key in before):
+            told = f"instances that differ in {column.name} only have the same observations"
+            warnings.warn(f"{problem}: {told}: no policy can tell them apart; observe {column.name}", stacklevel=3)
 
 
 def check_values(problem: AnyProblem, instance: Any) -> None:

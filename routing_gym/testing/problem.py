@@ -27,7 +27,13 @@ from routing_gym.testing.compare import (
     form,
 )
 from routing_gym.testing.costs import check_plain_routes, check_units
-from routing_gym.testing.declarations import check_declarations, check_observed, check_validate, check_values
+from routing_gym.testing.declarations import (
+    check_declarations,
+    check_numbers_are_observed,
+    check_observed,
+    check_validate,
+    check_values,
+)
 from routing_gym.testing.exhaustive import check_exhaustively, is_valid, smallest, with_tightened
 from routing_gym.testing.rewards import check_illegal_ends, check_rewards
 from routing_gym.traits import Route
@@ -83,7 +89,8 @@ def check_problem(
         ContractViolation: A check fails. The message has the part of the contract, the location and the value found.
 
     Warns:
-        UserWarning: torch or JAX is not installed, so that it was not checked.
+        UserWarning: torch or JAX is not installed, so that it was not checked; or no observation depends on a number
+            of the instance.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"check_problem takes a problem, such as make_problem('TSP', 10), got {problem!r}")
@@ -91,6 +98,7 @@ def check_problem(
     instance = check_generate(problem, batch_size, seed)
     check_observed(problem, instance)
     check_values(problem, instance)
+    check_numbers_are_observed(problem, instance)
     check_validate(problem, instance)
     episodes = play(problem, instance, np.random.default_rng(seed))
     check_starts(problem, episodes)

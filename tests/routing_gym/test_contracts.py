@@ -14,11 +14,12 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from problem_names import COMBINED, ONE_OF_EACH
-from routing_gym import CVRP, OP, PCTSP, SDVRP, TSP, InfeasibleTour, RoutingEnv, RoutingVectorEnv, TSPInstance
+from routing_gym import CVRP, MTSP, OP, PCTSP, SDVRP, TSP, InfeasibleTour, RoutingEnv, RoutingVectorEnv, TSPInstance
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.testing import ContractViolation, check_problem, check_vector_env
 from routing_gym.testing.compare import difference
 from routing_gym.testing.costs import check_plain_routes, check_units
+from routing_gym.testing.declarations import check_numbers_are_observed
 from routing_gym.testing.exhaustive import check_exhaustively
 from routing_gym.testing.problem import check_generate, check_objective, check_progress, play
 from routing_gym.traits import COORDS, Column, Observations
@@ -607,6 +608,17 @@ def test_plain_routes_that_are_inherited_by_mistake(problem, message):
 def test_small_problems_that_are_too_large_or_too_small(arguments, message):
     with pytest.raises(ContractViolation, match=message):
         check_problem(**arguments)
+
+
+def test_check_problem_warns_about_a_number_that_is_not_observed():
+    """The share of the salesmen that are left is 1 at the start, whatever their number is."""
+
+    def observe(self, instance, state):
+        return MTSP.observe_dynamic(self, instance, state) | {"equal_share": np.ones((len(state.node), 1), np.float32)}
+
+    problem = wrong(MTSP, observe_dynamic=observe)
+    with pytest.warns(UserWarning, match="instances that differ in num_salesmen only have the same observations"):
+        check_numbers_are_observed(problem, problem.generate(np.random.default_rng(0), 4))
 
 
 @pytest.mark.parametrize(("limit", "more"), [("capacity", 1), ("max_length", 0.1)])

@@ -25,6 +25,12 @@ def test_instances_are_valid_and_follow_their_seed(name, kind):
         with pytest.raises(ValueError, match=refused[kind]):
             GENERATORS[kind](problem, np.random.default_rng(1), 3)
         return
+    if kind == "salesmen" and name != "MTSP":
+        with pytest.raises(
+            ValueError, match=f"numbers of salesmen are drawn for instances of MTSP only, not of {name}"
+        ):
+            GENERATORS[kind](problem, np.random.default_rng(1), 3)
+        return
     if kind == "random" and name == "OVRPBLTW":
         with pytest.raises(ValueError, match="has time windows, which random matrices break"):
             GENERATORS[kind](problem, np.random.default_rng(1), 3)

@@ -55,7 +55,8 @@ def test_observations(instance):
         state, _ = PROBLEM.step(instance, state, instance.num_salesmen * 0 + action)
     seen = PROBLEM.observe_dynamic(instance, state)
     values = {key: float(value[0, 0]) for key, value in seen.items() if key != "current_node"}
-    assert values == pytest.approx({"salesmen_left": 0.5, "current_length": 0.4, "longest_length": 0.8})
+    expected = {"equal_share": 0.5, "salesmen_left": 0.5, "current_length": 0.4, "longest_length": 0.8}
+    assert values == pytest.approx(expected)
 
 
 def test_too_many_tours(instance):
