@@ -27,12 +27,12 @@ from routing_gym.problems import make_problem
 from routing_gym.solvers import make_solver
 
 SIZE = 20  # nodes
-SETTINGS: dict[str, tuple[str, str, tuple[float, ...]]] = {  # by problem: setting, solver, values
-    "MTSP": ("num_salesmen", "pyvrp", (2, 3, 5, 8)),
-    "OP": ("max_length", "pyvrp", (1.0, 1.5, 2.0, 3.0, 4.0)),
-    "PCTSP": ("penalty_scale", "ortools", (0.5, 1.0, 2.0, 4.0, 10.0, 30.0)),
-    "CVRP": ("capacity", "pyvrp", (9, 20, 30, 60, 120)),
-}
+SETTINGS: tuple[tuple[str, str, str, tuple[float, ...]], ...] = (  # problem, setting, solver, values
+    ("MTSP", "num_salesmen", "pyvrp", (2, 3, 5, 8)),
+    ("OP", "max_length", "pyvrp", (1.0, 1.5, 2.0, 3.0, 4.0)),
+    ("PCTSP", "penalty_scale", "ortools", (0.5, 1.0, 2.0, 4.0, 10.0, 30.0)),
+    ("CVRP", "capacity", "pyvrp", (9, 20, 30, 60, 120)),
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def main(args: Args) -> Figures:
     """
     torch.set_num_threads(1)
     console, rows = Console(stderr=True), []
-    for name, (setting, solver, values) in SETTINGS.items():
+    for name, setting, solver, values in SETTINGS:
         for value in values:
             rows.append(measure(name, setting, solver, value, args))
             finish(args, {"rows": rows})

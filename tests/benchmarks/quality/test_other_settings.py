@@ -4,7 +4,7 @@ from benchmarks.quality import other_settings, quality_tables
 
 
 def test_gaps_are_measured_and_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(other_settings, "SETTINGS", {"MTSP": ("num_salesmen", "pyvrp", (3, 5))})
+    monkeypatch.setattr(other_settings, "SETTINGS", (("MTSP", "num_salesmen", "pyvrp", (3, 5)),))
     args = other_settings.Args(instances=2, samples=4, seconds=0.05, out=tmp_path / "figures.json")
     figures = other_settings.main(args)
     assert [row["value"] for row in figures["rows"]] == [3, 5]
