@@ -9,15 +9,9 @@ function instancesCore(rules, randomNumbers) {
 
   // --- random instances, drawn as `generate` does (with other random numbers) ---------------------------------------
 
-  const between = (x, xs, ys) => {
-    // linear, constant outside
-    for (let i = 1; i < xs.length; i++)
-      if (x <= xs[i]) return ys[i - 1] + ((ys[i] - ys[i - 1]) * Math.max(0, x - xs[i - 1])) / (xs[i] - xs[i - 1]);
-    return ys[ys.length - 1];
-  };
+  const { between, expectedLength } = rules;
   const defaultCapacity = (n) =>
     n > 100 ? 50 + Math.floor((n - 100) / 5) : Math.floor(between(n, [10, 20, 50, 100], [20, 30, 40, 50]));
-  const expectedLength = (n) => (n > 100 ? 0.4 * Math.sqrt(n) : between(n, [20, 50, 100], [2, 3, 4]));
 
   function distancePrizes(coords) {
     const far = [];

@@ -11,6 +11,18 @@ function rulesCore() {
   // prize?, penalty?: Float32Array (A), realPrize?, maxLength?, readyTime?, dueTime?, serviceTime?: Float32Array (A)}
   const numNodes = (instance) => instance.coords.length / 2;
 
+  const between = (x, xs, ys) => {
+    // linear, constant outside
+    for (let i = 1; i < xs.length; i++)
+      if (x <= xs[i]) return ys[i - 1] + ((ys[i] - ys[i - 1]) * Math.max(0, x - xs[i - 1])) / (xs[i] - xs[i - 1]);
+    return ys[ys.length - 1];
+  };
+  const expectedLength = (n) => (n > 100 ? 0.4 * Math.sqrt(n) : between(n, [20, 50, 100], [2, 3, 4]));
+
+  // By how much the model's map of an instance of OP is larger, as in `OP.rescale`.
+  const opScale = (instance) =>
+    Math.min(1.4, Math.max(0.5, fround(expectedLength(numNodes(instance) - 1)) / Math.max(1e-9, instance.maxLength)));
+
   function leg(instance, from, to) {
     if (instance.distances) return instance.distances[from * numNodes(instance) + to];
     const { coords } = instance;
@@ -160,7 +172,7 @@ function rulesCore() {
     },
     observe: (instance, state) => ({
       contextNodes: [state.node],
-      scalars: [Math.max(0, fround(instance.maxLength - state.length))],
+      scalars: [opScale(instance) * Math.max(0, fround(instance.maxLength - state.length))],
     }),
     cost: (instance, actions) => -actions.reduce((sum, node) => sum + (node ? instance.prize[node] : 0), 0),
     context: (instance, state) => [
@@ -298,7 +310,8 @@ function rulesCore() {
 
   const PROBLEMS = { TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, VRPTW };
 
-  // What the encoder sees; OP's prizes are scaled where some exceed 1, the most that is drawn (`OP.rescale`).
+  // What the encoder sees; OP's prizes are scaled where some exceed 1, the most that is drawn, and lengths so that the
+  // maximum is the one that is drawn (`OP.rescale`).
   function observeStatic(instance) {
     const { coords, problem, readyTime, dueTime, serviceTime } = instance;
     if (problem === "VRPTW")
@@ -306,8 +319,12 @@ function rulesCore() {
     if (problem === "CVRP" || problem === "SDVRP")
       return { coords, demand: shares(instance.demand, instance.capacity) };
     if (problem === "OP") {
-      const highest = Math.max(1, ...instance.prize);
-      return { coords, prize: instance.prize.map((prize) => prize / highest) };
+      const highest = Math.max(1, ...instance.prize),
+        scale = opScale(instance);
+      return {
+        coords: coords.map((x) => scale * x + (1 - scale) / 2),
+        prize: instance.prize.map((prize) => prize / highest),
+      };
     }
     return { coords, prize: instance.prize, penalty: instance.penalty };
   }
@@ -347,5 +364,5 @@ function rulesCore() {
     return states;
   }
 
-  return { PROBLEMS, inUnits, leg, numNodes, observe, observeStatic, play, score, tourLength };
+  return { PROBLEMS, between, expectedLength, inUnits, leg, numNodes, observe, observeStatic, play, score, tourLength };
 }
