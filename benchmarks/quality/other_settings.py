@@ -27,6 +27,7 @@ from routing_gym.problems import make_problem
 from routing_gym.solvers import make_solver
 
 SIZE = 20  # nodes
+DECODINGS = {"greedy": GREEDY, "best of 128": Decoding(128, sample=True)}
 SETTINGS: tuple[tuple[str, str, str, tuple[float, ...]], ...] = (  # problem, setting, solver, values
     ("MTSP", "num_salesmen", "pyvrp", (2, 3, 5, 8)),
     ("OP", "max_length", "pyvrp", (1.0, 1.5, 2.0, 3.0, 4.0)),
@@ -41,8 +42,6 @@ class Args:
 
     instances: int = 50
     """Number of instances of each setting."""
-    samples: int = 128
-    """Number of sampled tours of each instance."""
     seconds: float = 0.5
     """Time limit of the solver for each instance."""
     seed: int = 1
@@ -51,7 +50,7 @@ class Args:
     """Where the figures go. The docs show those in benchmarks/results."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "instances", "samples")
+        check_integers(self, "instances")
         check_numbers(self, "seconds")
 
 
@@ -63,10 +62,12 @@ def measure(name: str, setting: str, solver: str, value: float, args: Args) -> d
     if reference.failed.any():
         raise RuntimeError(f"{solver} found no tour of {problem}: {reference.status}")
     model, best, gaps = load(f"{name}-{SIZE}"), reference.cost.mean(), {}
-    for label, decoding in {"greedy": GREEDY, "best": Decoding(args.samples, sample=True)}.items():
+    for label, decoding in DECODINGS.items():
         actions = model.solve_batch(problem, instance, decoding, seed=args.seed).actions.numpy()
         gaps[label] = float((problem.objective(instance, actions).mean() - best) / abs(best))
-    return {"problem": name, "setting": setting, "value": value, "solver": solver, "cost": float(best), "gaps": gaps}
+    is_default = getattr(make_problem(name, SIZE), setting) == value
+    about = {"problem": name, "setting": setting, "value": value, "default": is_default, "solver": solver}
+    return {**about, "cost": float(best), "gaps": gaps}
 
 
 def main(args: Args) -> Figures:

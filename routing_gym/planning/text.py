@@ -27,8 +27,9 @@ def plan_text(plan: PlanData) -> str:
         lines += ["", f"{len(plan.unserved)} of {len(task.stops)} stops {verb} left out:"]
         lines += [f"  {label(one.id, one.name)}: {one.reason}: {one.explanation}" for one in plan.unserved]
     what = "longest route" if task.rules.minimises_longest else "cost"
+    what = f"{what} ({plan.unit})" if plan.unit in ("km", "minutes") else plan.unit  # else "prize" or "cost"
     told = f"{plan.km:.1f} km, {plan.minutes:.1f} min of driving, by {plan.solver}"
-    lines += ["", f"{what} ({plan.unit}) {plan.cost:.2f}, {told}"]
+    lines += ["", f"{what} {plan.cost:.2f}, {told}"]
     if len(plan.costs) > 1:
         others = (f"{name} {cost:.2f}{omitted(plan.left_out.get(name, 0))}" for name, cost in plan.costs.items())
         lines.append(f"compared: {', '.join(others)}")

@@ -222,6 +222,13 @@ def with_depot(customers: Array, num_depots: int = 1, value: float = 0) -> Array
     return values
 
 
+def scaled_map(instance: Any, by: Array) -> dict[str, Array | None]:
+    """Scale an instance's coordinates about the centre of the square, and its distances, by a factor per row (B,)."""
+    by = by[:, None, None]
+    distances = None if instance.distances is None else by * instance.distances
+    return {"coords": by * instance.coords + (1 - by) / 2, "distances": distances}
+
+
 def expected_length(num_customers: int) -> float:
     """Return the K of Kool et al. (2019), appendix: about half the length of an optimal tour of all nodes.
 

@@ -49,6 +49,7 @@ from routing_gym.problems.geometry import (
     lengths_from,
     lengths_to_depot,
     node_spaces,
+    scaled_map,
     uniform_coords,
     with_depot,
 )
@@ -186,20 +187,18 @@ class OP(Problem[OPInstance, OPState]):
     def rescale(self, instance: OPInstance) -> OPInstance:
         """Scale lengths so that the maximum length is the default, and prizes so that none exceeds 1.
 
-        Coordinates are scaled about the centre of the square, and may leave it. `max_length` is such that masks have
-        the tolerance of the original instance.
+        Lengths are scaled by 0.5 to 1.4, so that coordinates may leave the unit square. `max_length` is such that masks
+        have the tolerance of the original instance.
         """
         xp = array_namespace(instance.prize)
         highest = xp.max(instance.prize, axis=-1, keepdims=True)
         usual = xp.full_like(instance.max_length, expected_length(self.num_nodes))
         by = xp.clip(usual / xp.clip(instance.max_length, 1e-9, None), *SCALES)
-        per_node = by[:, None, None]
         return replace(
             instance,
-            coords=per_node * instance.coords + (1 - per_node) / 2,
             prize=instance.prize / xp.clip(highest, 1.0, None),
             max_length=by * instance.max_length - (1 - by) * (TOLERANCE / 2),
-            distances=None if instance.distances is None else per_node * instance.distances,
+            **scaled_map(instance, by),
         )
 
     def longest_useful_edge(self, instance: OPInstance, cost: Array) -> Array:

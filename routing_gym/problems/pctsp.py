@@ -50,6 +50,7 @@ from routing_gym.problems.geometry import (
     leg_length,
     node_spaces,
     reach,
+    scaled_map,
     uniform_coords,
     with_depot,
 )
@@ -126,21 +127,12 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         check_positive(self, "penalty_scale")
 
     def rescale(self, instance: PCTSPInstance) -> PCTSPInstance:
-        """Scale lengths and penalties down together if half of the penalties exceed all of generated instances.
-
-        Coordinates are scaled about the centre of the square.
-        """
+        """Scale lengths and penalties down together if half of the penalties exceed those of generated instances."""
         xp = array_namespace(instance.penalty)
         median = xp.sort(instance.penalty[:, 1:], axis=1)[:, self.num_nodes // 2]
         largest = 3 * expected_length(self.num_nodes) / self.num_nodes  # of generated instances
         by = xp.clip(largest / xp.clip(median, 1e-9, None), LEAST_SCALE, 1.0)
-        per_node = by[:, None, None]
-        return replace(
-            instance,
-            coords=per_node * instance.coords + (1 - per_node) / 2,
-            penalty=by[:, None] * instance.penalty,
-            distances=None if instance.distances is None else per_node * instance.distances,
-        )
+        return replace(instance, penalty=by[:, None] * instance.penalty, **scaled_map(instance, by))
 
     @property
     def horizon(self) -> int:

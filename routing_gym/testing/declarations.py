@@ -110,20 +110,19 @@ def check_observed(problem: AnyProblem, instance: Any) -> None:
                 expect_array(problem, f"{where}, {key!r}", found[key], dtype, (num_rows, *shape))
 
 
-def check_numbers_are_observed(problem: AnyProblem, instance: Any) -> None:
-    """Warn about numbers of an instance, such as a capacity, that change no observation of the first step."""
+def warn_of_hidden_numbers(problem: AnyProblem, instance: Any) -> None:
+    """Warn of each number of an instance, such as a capacity, on which no observation of the first step depends."""
 
     def seen(instance: Any) -> dict[str, Any]:
         state = call(problem, "initial", instance)
         return {**call(problem, "observe_static", instance), **call(problem, "observe_dynamic", instance, state)}
 
+    before = seen(instance)
     for column in problem.columns:
-        if column.target is None or column.per != "instance" or column.kind == "flag":
+        value = getattr(instance, column.target) if column.target and column.per == "instance" else None
+        if value is None or column.kind == "flag":
             continue
-        value = getattr(instance, column.target)
-        if value is None:
-            continue
-        before, after = seen(instance), seen(dataclasses.replace(instance, **{column.target: value * 2}))
+        after = seen(dataclasses.replace(instance, **{str(column.target): 2 * value}))
         if all(np.array_equal(before[key], after[key]) for key in before):
             told = f"instances that differ in {column.name} only have the same observations"
             warnings.warn(f"{problem}: {told}: no policy can tell them apart; observe {column.name}", stacklevel=3)

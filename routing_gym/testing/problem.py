@@ -29,10 +29,10 @@ from routing_gym.testing.compare import (
 from routing_gym.testing.costs import check_plain_routes, check_units
 from routing_gym.testing.declarations import (
     check_declarations,
-    check_numbers_are_observed,
     check_observed,
     check_validate,
     check_values,
+    warn_of_hidden_numbers,
 )
 from routing_gym.testing.exhaustive import check_exhaustively, is_valid, smallest, with_tightened
 from routing_gym.testing.rewards import check_illegal_ends, check_rewards
@@ -98,7 +98,7 @@ def check_problem(
     instance = check_generate(problem, batch_size, seed)
     check_observed(problem, instance)
     check_values(problem, instance)
-    check_numbers_are_observed(problem, instance)
+    warn_of_hidden_numbers(problem, instance)
     check_validate(problem, instance)
     episodes = play(problem, instance, np.random.default_rng(seed))
     check_starts(problem, episodes)

@@ -19,7 +19,7 @@ from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.testing import ContractViolation, check_problem, check_vector_env
 from routing_gym.testing.compare import difference
 from routing_gym.testing.costs import check_plain_routes, check_units
-from routing_gym.testing.declarations import check_numbers_are_observed
+from routing_gym.testing.declarations import warn_of_hidden_numbers
 from routing_gym.testing.exhaustive import check_exhaustively
 from routing_gym.testing.problem import check_generate, check_objective, check_progress, play
 from routing_gym.traits import COORDS, Column, Observations
@@ -618,7 +618,7 @@ def test_check_problem_warns_about_a_number_that_is_not_observed():
 
     problem = wrong(MTSP, observe_dynamic=observe)
     with pytest.warns(UserWarning, match="instances that differ in num_salesmen only have the same observations"):
-        check_numbers_are_observed(problem, problem.generate(np.random.default_rng(0), 4))
+        warn_of_hidden_numbers(problem, problem.generate(np.random.default_rng(0), 4))
 
 
 @pytest.mark.parametrize(("limit", "more"), [("capacity", 1), ("max_length", 0.1)])

@@ -557,6 +557,9 @@ def test_what_is_minimised():
     assert any(note.endswith("the search and the costs use the exact lengths and durations") for note in plan.notes)
     plan = routing_agents.solve(PRIZES, vehicles={"max_length": 46}, seconds=0.1)
     assert plan.task.sentence.endswith("maximises the prize")
+    assert f"\nprize {plan.cost:.2f}, " in str(plan)
+    plan = routing_agents.solve(points, vehicles={"fixed_cost": 5}, seconds=0.1)
+    assert f"\ncost {plan.cost:.2f}, " in str(plan)
 
 
 @pytest.mark.parametrize(
