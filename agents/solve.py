@@ -192,7 +192,7 @@ def main(args: Args) -> list[Solved] | list[Plan]:
 def plan(path: Path, args: Args) -> Plan:
     """Plan a table of stops, print the plan, and write it."""
     console = plain_console()
-    with console.status(Text(f"planning {path.name}")) as status:
+    with console.status(Text(printable(f"planning {path.name}"))) as status:
         return plan_file(
             path,
             args,

@@ -8,8 +8,9 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-# Terminals also interpret control characters from 0x80 on. Surrogates stand for bytes of a path that are not UTF-8.
-CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+# Terminals also interpret control characters from 0x80 on. Surrogates stand for bytes of a path that are not UTF-8. XML
+# has none of them, nor the last two characters.
+CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 PARTIAL = ".partial"  # suffix of a file while it is written; it stays behind if the process is killed
 
 

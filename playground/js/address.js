@@ -34,6 +34,7 @@ function addressCore(rules, instances) {
   };
   const MAX_LENGTH = 20000;
 
+  const shortened = (name) => [...name].slice(0, 200).join(""); // whole characters
   const rounded = (value) => Number(value.toFixed(DIGITS));
   const columnsOf = {
     TSP: [],
@@ -84,7 +85,7 @@ function addressCore(rules, instances) {
     else {
       fields.nodes = writeNodes(instance);
       const limit = limitOf[problem];
-      if (source.kind === "file") Object.assign(fields, { file: instance.file.name, metric: instance.file.metric });
+      if (source.kind === "file") Object.assign(fields, { file: shortened(instance.file.name), metric: instance.file.metric });
       if (limit) fields.limit = instance.file && problem === "OP" ? instance.file.limit : rounded(instance[limit]);
     }
     if (state.shown && state.shown.by !== "model") {
@@ -196,7 +197,7 @@ function addressCore(rules, instances) {
         problem,
         metric,
         rows.map(([x, y]) => [x, y]),
-        fields.file.slice(0, 200),
+        shortened(fields.file),
         rows.map((_, i) => i + 1),
       );
       if (problem === "OP") instances.setScores(instance, column(2), limit);

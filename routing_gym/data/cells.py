@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from routing_gym.files import found
+from routing_gym.files import found, printable
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -21,6 +21,7 @@ THOUSANDS_POINT = re.compile(r"[+-]?\d{1,3}(\.\d{3})+")
 THOUSANDS_COMMA = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
 THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u2009\u202f]\d{3})+([.,]\d+)?")
 CLOCK = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?")
+DIRECTION = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 MOST_HOURS = 48  # a clock time of the next day is 24:00 to 47:59
 FLAGS = {"yes": 1.0, "true": 1.0, "pickup": 1.0, "no": 0.0, "false": 0.0, "delivery": 0.0}
 LARGEST = 1e100  # bound on the size of any number
@@ -181,6 +182,15 @@ def moment_in(text: str, decimals: Decimals) -> float | datetime:
 
 
 def identity(cell: Any) -> str:
-    """Return a cell as an id: whole numbers without decimals, text without surrounding spaces."""
+    """Return a cell as an id: whole numbers without decimals, text as by `one_line`."""
     whole = isinstance(cell, float | np.floating) and float(cell).is_integer()
-    return str(int(cell)) if whole else str(cell).strip()
+    return str(int(cell)) if whole else one_line(cell)
+
+
+def one_line(cell: Any) -> str:
+    """Return a cell as text that can be shown anywhere.
+
+    White space, which may be a line break, becomes one space; control characters are escaped; characters that change
+    the direction of writing are removed.
+    """
+    return " ".join(DIRECTION.sub("", printable(cell)).split())

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import FloatArray
+from routing_gym.data.cells import LARGEST
 from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.timetable import PlanData, PlannedRoute
 
@@ -17,6 +18,8 @@ COLOURS = (  # Paul Tol's "bright" and "vibrant" schemes, distinct for colour-bl
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"),
     *("#ee7733", "#0077bb", "#33bbee", "#ee3377", "#cc3311", "#009988"),
 )
+
+MOST_DEGREES = (540.0, 90.0)  # longitude, which may continue beyond the date line, and latitude
 
 
 def colour(number: int) -> str:
@@ -115,11 +118,11 @@ def line_of(plan: PlanData, route: PlannedRoute) -> FloatArray:
     return line
 
 
-def street_points(value: Any) -> FloatArray:
+def street_points(value: Any, geographic: bool) -> FloatArray:
     """Return the longitudes and latitudes (points, 2) of a GeoJSON LineString, or of OSRM's route JSON.
 
     Raises:
-        InvalidInput: The value is neither of them.
+        InvalidInput: The value is neither of them, or a position is not on the earth.
     """
     if isinstance(value, Mapping) and isinstance(value.get("routes"), list) and value["routes"]:  # OSRM
         value = value["routes"][0].get("geometry") if isinstance(value["routes"][0], Mapping) else None
@@ -134,4 +137,8 @@ def street_points(value: Any) -> FloatArray:
         line = np.empty(0)
     if line.ndim != 2 or line.shape[1] != 2 or len(line) < 2 or not np.isfinite(line).all():
         raise InvalidInput("geometry: expected a GeoJSON LineString, or OSRM's route JSON with geometries=geojson")
+    outside = (np.abs(line) > (MOST_DEGREES if geographic else LARGEST)).any(axis=1)
+    if outside.any():
+        expected = "degrees, the longitude first" if geographic else f"numbers of at most {LARGEST:g}"
+        raise InvalidInput(f"geometry: found the position {line[outside][0].tolist()}; expected {expected}")
     return line

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import FloatArray
-from routing_gym.data.cells import BadCell, flag, identity, is_missing, moment, number
+from routing_gym.data.cells import BadCell, flag, identity, is_missing, moment, number, one_line
 from routing_gym.data.csv_file import LATITUDE, LONGITUDE
 from routing_gym.planning.fleet import Fleet
 from routing_gym.planning.recognise import known_columns
@@ -84,7 +84,7 @@ def parse(table: Table, fleet: Fleet) -> Parsed:
     names = ids
     if "name" in headers:
         cells = table.columns[headers["name"]]
-        names = tuple(key if is_missing(cell) else str(cell) for key, cell in zip(ids, cells, strict=True))
+        names = tuple(key if is_missing(cell) else one_line(cell) for key, cell in zip(ids, cells, strict=True))
     known = {column.name: column for column in known_columns().values()}
     values, moments = {}, {}
     for name, header in headers.items():

@@ -65,7 +65,8 @@ class Plan(PlanData):
             raise InvalidInput(
                 f"geometry: found no vehicle {', '.join(unknown)} in the plan; it has {', '.join(known)}"
             )
-        return replace(self, geometry={str(key): street_points(value) for key, value in geometry.items()})
+        degrees = self.task.geographic
+        return replace(self, geometry={str(key): street_points(value, degrees) for key, value in geometry.items()})
 
     def _repr_html_(self) -> str:
         return plan_frame(self)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 
 from routing_gym.files import printable
 from routing_gym.planning.task import Task
 from routing_gym.planning.timetable import PlanData, Visit
 
 HEADERS = ("stop", "arrival", "waiting", "service", "leaves", "load", "km")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that make a spreadsheet read a cell as a formula
+# Where a spreadsheet may read a formula, also if it takes semicolons to separate cells.
+FORMULA = re.compile(r"""(^|;)(?=[\s"]*[=+\-@])""")
 
 
 def plan_text(plan: PlanData) -> str:
@@ -98,5 +100,5 @@ def plan_csv(plan: PlanData) -> str:
 
 
 def safe(text: str) -> str:
-    """Return a text that a spreadsheet shows unchanged: an apostrophe is put before a possible formula."""
-    return f"'{text}" if text.startswith(FORMULA) and not text.lstrip("+-").replace(".", "", 1).isdigit() else text
+    """Return a text, on one line, in which a spreadsheet finds no formula: an apostrophe is put before each."""
+    return text if text.lstrip("+-").replace(".", "", 1).isdigit() else FORMULA.sub(r"\1'", text)

@@ -278,6 +278,9 @@ def test_a_file_comes_back_from_its_address(open_page):
     again = settled(open_page(hash_))
     assert again.evaluate("page.state.instance.file.name") == "a&b=<i>.oplib"
     assert text(again, "#cost") == text(page, "#cost")
+    page.evaluate(f"page.state.instance.file.name = '{199 * 'a'}🚚{30000 * 'b'}'")
+    cut = settled(open_page(page.evaluate("address.write(page.state)")))
+    assert cut.evaluate("page.state.instance.file.name") == 199 * "a" + "🚚"
 
 
 NODES = {  # valid, to be spoilt below

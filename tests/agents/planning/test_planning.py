@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import csv
 import json
 import re
 import signal
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Timer
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from routing_agents.planning.command import fixed_of
 from routing_agents.terminal import STOPPED
 from routing_gym.files import InvalidFile
 from routing_gym.planning import InvalidInput, read_task
+from routing_gym.planning.text import plan_text
 from routing_gym.solvers import ExactMIP, TimedOut
 from routing_gym.solvers.external import plans
 
@@ -177,6 +180,32 @@ def test_plans_that_cannot_be_continued(tmp_path):
         first.with_geometry({"9": [[1, 2], [3, 4]]})
     with pytest.raises(InvalidInput, match="geometry: expected a GeoJSON LineString"):
         first.with_geometry({"1": {"routes": {"a": 1}}})
+    with pytest.raises(InvalidInput, match=r"found the position \[1e\+308, 0.0\]; expected numbers of at most 1e\+100"):
+        first.with_geometry({"1": [[0, 0], [1e308, 0]]})
+    lisbon = routing_agents.solve({"lat": [38.7, 38.8], "lon": [-9.1, -9.2]}, solver="search", seconds=0.1)
+    with pytest.raises(InvalidInput, match=r"found the position \[1000000.0, 10.0\]; expected degrees, the longitude"):
+        lisbon.with_geometry({"1": [[-9.1, 38.7], [1e6, 10]]})
+
+
+UNFIT = ["Bob;=1+2", "Bob\n=1+2", ' ;" @x', "a\x0bb\x1b[2J", "\ud83d", "\u202enav\ufffe", "-5", "12-14 Main St; flat 3"]
+SHOWN = ["Bob;=1+2", "Bob =1+2", ';" @x', r"a b\x1b[2J", r"\ud83d", r"nav\ufffe", "-5", "12-14 Main St; flat 3"]
+
+
+def test_names_fit_every_file_that_shows_them(tmp_path):
+    """Line breaks and control characters, half a character, a changed direction; formulas, also after a semicolon."""
+    size = len(UNFIT)
+    stops = {"id": ["D", *(f"{name} " for name in UNFIT)], "name": ["depot", *UNFIT], "x": [0, *range(1, size + 1)]}
+    plan = routing_agents.solve({**stops, "y": [0] * (size + 1)}, vehicles={"name": ["a\x0b"]}, seconds=0.1)
+    assert plan.routes[0].vehicle == "a"
+    assert sorted(visit.name for visit in plan.routes[0].stops) == sorted(SHOWN)
+    assert sorted(visit.id for visit in plan.routes[0].stops) == sorted(SHOWN)
+    plan.to_html(tmp_path / "map.html")
+    ElementTree.fromstring(plan.gantt(tmp_path / "gantt.svg"))  # raises if it is no XML
+    rows = list(csv.DictReader(plan.to_csv(tmp_path / "plan.csv").splitlines()))
+    cells = {row["name"] for row in rows}
+    assert {"Bob;'=1+2", ";'\" @x", "-5", "12-14 Main St; flat 3"} < cells
+    table = [line for line in plan_text(plan).splitlines() if line.startswith("  ")]
+    assert len(table) == len(rows) + 1  # a header
 
 
 @pytest.mark.parametrize(
