@@ -15,7 +15,7 @@ FORMAT = "routing-gym attention model 1"
 MAX_DEPTH = 32  # levels of nesting: our headers have seven, and Python's recursion ends at some hundreds
 TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("problem", "network", "script", "task", "order", "output"), (str,)),
-    **dict.fromkeys(("settings", "model", "args", "metrics", "game", "sums"), (dict,)),
+    **dict.fromkeys(("settings", "observed", "model", "args", "metrics", "game", "sums"), (dict,)),
     **dict.fromkeys(("step", "processes"), (int,)),
     **dict.fromkeys(("seconds", "best", "reward_scale"), (int, float)),
     "variants": (bool,),
@@ -103,6 +103,8 @@ def converted(hint: Any, value: Any, name: str) -> Any:
     if origin in (Union, UnionType):  # our arguments have unions with None only
         inner = next(option for option in options if option is not NoneType)
         return None if value is None else converted(inner, value, name)
+    if origin is tuple and options[-1] is Ellipsis and isinstance(value, (list, tuple)):
+        return tuple(converted(options[0], one, name) for one in value)
     if origin is tuple and isinstance(value, (list, tuple)) and len(value) == len(options):
         return tuple(converted(option, one, name) for option, one in zip(options, value, strict=True))
     if origin is dict and isinstance(value, dict):

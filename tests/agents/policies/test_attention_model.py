@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from itertools import pairwise, permutations
 
@@ -14,6 +14,7 @@ import torch
 
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
+from routing_agents.header import CheckpointError
 from routing_agents.policies.attention import model as attention_model
 from routing_agents.policies.attention import saved
 from routing_agents.policies.attention.decoding import (
@@ -585,6 +586,40 @@ def test_a_network_of_a_family_starts_one_of_a_variant(tmp_path):
     torch.testing.assert_close(
         model.encode_nodes(problem.observe_static(instance)), network.encode_nodes(problem.observe_static(instance))
     )
+
+
+class Forgetful(VRP):
+    """VRPTW without the observation `current_time`."""
+
+    @property
+    def observations(self):
+        seen = super().observations
+        return replace(seen, context_scalars=tuple(x for x in seen.context_scalars if x != "current_time"))
+
+
+def test_networks_read_what_their_problem_observed_when_they_were_trained(tmp_path):
+    """The problem has another observation now: the same network is loaded, and starts one that reads it, too."""
+    problem, instance, _ = small("VRPTW")
+    before = Forgetful(**{field.name: getattr(problem, field.name) for field in fields(problem)})
+    network = AttentionModel(features_of(before), SMALL, generator()).eval()
+    path = tmp_path / "before.safetensors"
+    checkpoint.save(path, checkpoint.prefixed("model", network.state_dict()), saved.describe(before, network))
+    loaded, trained_on, _ = saved.load_model(path)
+    assert trained_on == problem
+    expected = solve(network, problem, instance).actions
+    assert solve(loaded, problem, instance).actions.equal(expected)
+    model = AttentionModel(features_of(problem), SMALL, generator())
+    assert saved.warm_start(model, path)[0].endswith("new: none")
+    assert solve(model.eval(), problem, instance).actions.equal(expected)
+
+
+def test_a_network_that_reads_more_than_its_problem_observes_is_refused(tmp_path):
+    problem, _, model = small("VRPTW")
+    header = saved.describe(problem, model)
+    header["observed"]["per_node"] = ("demand", "mood")
+    checkpoint.save(tmp_path / "x.safetensors", checkpoint.prefixed("model", model.state_dict()), header)
+    with pytest.raises(CheckpointError, match=r"x.safetensors: reads mood, which VRPTW does not observe; train again"):
+        saved.load_model(tmp_path / "x.safetensors")
 
 
 @pytest.mark.parametrize("name", ["PCVRP", "HFVRP", "PCMDVRP"])

@@ -63,10 +63,10 @@ class Features(Observations):
         return (*self.context_nodes, *self.context_scalars, *((self.per_step,) if self.per_step else ()))
 
 
-def features_of(problem: AnyProblem) -> Features:
-    """Return the observations that the model reads for a problem."""
+def features_of(problem: AnyProblem, observed: Observations | None = None) -> Features:
+    """Return the observations that the model reads for a problem: by default all of them."""
     coords = "coords" in instance_fields(problem)
-    return Features(**vars(problem.observed), depot=problem.has_depot, coords=coords)
+    return Features(**vars(observed or problem.observed), depot=problem.has_depot, coords=coords)
 
 
 def features_named(name: str) -> Features:

@@ -18,6 +18,7 @@ from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import BEST
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
+from routing_gym.traits import Observations
 
 USUAL = "attention"  # network of headers that name none
 EDGE_NETWORKS = ("embed_edge", "embed_edge_logits")
@@ -28,7 +29,8 @@ MAY_DIFFER = ("normalization", "nearness", "edge_logits", "glimpse_layer")
 
 def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
     """Return the part of the header from which `rebuild` builds problem and model."""
-    return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}
+    about = {"problem": problem.name, "settings": asdict(problem), "observed": asdict(problem.observed)}
+    return {**about, "model": asdict(model.config)}
 
 
 def load_model(path: str | Path) -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
@@ -39,8 +41,10 @@ def load_model(path: str | Path) -> tuple[AttentionModel, AnyProblem, dict[str, 
 def rebuild(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:
     """Build the network that a header describes, with fresh weights, and the problem it was trained on.
 
+    The network reads the observations that the problem had when it was trained.
+
     Raises:
-        CheckpointError: The kind of network is unknown.
+        CheckpointError: The kind of network is unknown, or the problem lacks an observation.
     """
     name = header.get("network", USUAL)
     if name not in NETWORKS:
@@ -49,7 +53,11 @@ def rebuild(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:
             "routing_agents.policies.attention.model.NETWORKS in a module that ROUTING_GYM_MODULES names"
         )
     problem = make_problem(header["problem"], **header["settings"])
-    return NETWORKS[name](features_of(problem), from_json(ModelConfig, header["model"], "model")), problem
+    observed = from_json(Observations, header["observed"], "observed") if "observed" in header else None
+    reads, has = features_of(problem, observed), features_of(problem)
+    if missing := sorted({*reads.static_keys, *reads.dynamic_keys} - {*has.static_keys, *has.dynamic_keys}):
+        raise CheckpointError(f"reads {', '.join(missing)}, which {problem.name} does not observe; train again")
+    return NETWORKS[name](reads, from_json(ModelConfig, header["model"], "model")), problem
 
 
 def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, Any]]]:
@@ -87,15 +95,14 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     weights, expected = group(tensors, "model"), model.state_dict()
     if isinstance(model, AttentionModel):  # other networks read the same inputs for every problem
         try:
-            other, trained_on = rebuild(header)
+            other, _ = rebuild(header)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from None
         if type(other) is not AttentionModel and type(other) is not type(model):
             raise CheckpointError(f"{path}: a network of kind {header['network']!r}; add --model {header['network']}")
-        features = features_of(trained_on)
-        had, has = inputs_of(features, model), inputs_of(model.features, model)
+        had, has = inputs_of(other.features, model), inputs_of(model.features, model)
         for name in has.keys() & weights.keys() & expected.keys():
-            if had[name] != has[name] and features.coords == model.features.coords:
+            if had[name] != has[name] and other.features.coords == model.features.coords:
                 weights[name] = with_inputs(weights[name], had[name], has[name])
         for name in EDGE_OUTPUTS & expected.keys() - weights.keys():
             expected[name] = torch.zeros_like(expected[name])
