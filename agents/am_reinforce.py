@@ -100,11 +100,12 @@ class Args(RunArgs):
     """Smallest and largest number of nodes to train on, drawn for each batch; the held-out instances keep the size of
     the id."""
     generator: str = "uniform"
-    """Distribution of the training instances: uniform; mixed (uniform and clustered); x (as in CVRPLIB's set X; CVRP,
-    SDVRP); windows (subproblems of large-neighbourhood search; TSPFE); roads (matrices of lengths along streets);
-    random (matrices of random lengths); salesmen (2 to 10 of them; MTSP); or one that you add to
-    routing_gym.generators.GENERATORS. The held-out instances are those that the problem generates itself, or those of
-    --held-out-file."""
+    """Distribution of the training instances: uniform; mixed (uniform and clustered; ATSP: random matrices and
+    streets); x (as in CVRPLIB's set X; CVRP, SDVRP); windows (subproblems of large-neighbourhood search; TSPFE); roads
+    (matrices of lengths along streets); random (matrices of random lengths); salesmen (2 to 10 of them; MTSP); settings
+    (other capacities, costs, penalties, windows and numbers of vehicles; CVRP, SDVRP, VRP family); or one that you add
+    to routing_gym.generators.GENERATORS. The held-out instances are those that the problem generates itself, or those
+    of --held-out-file."""
     variants: bool = False
     """Train one model for this problem of the VRP family and all that lack some of its attributes (sixteen for
     OVRPBLTW), one of them per batch. The held-out instances are those of the id."""

@@ -48,6 +48,7 @@ MEANING = {
     "vehicle_capacity": "at depot nodes: capacity of the vehicles, as a share of the largest",
     "fixed_cost": "at depot nodes: cost of each route",
     "cost_per_length": "at depot nodes: cost of a unit of length",
+    "scarcity": "1 / (1 + number of vehicles that have not been used)",
     "equal_share": "1 / number of salesmen of the instance",
     "salesmen_left": "share of the salesmen who have not finished, including the current one",
     "current_length": "length of the current route",

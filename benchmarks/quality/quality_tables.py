@@ -192,7 +192,8 @@ def other_settings(figures: dict[str, Any]) -> str:
     """Return the gaps by problem and value of a setting."""
     lines = []
     for row in figures["rows"]:
-        value = f"{row['value']:g}" + (" (default)" if row["default"] else "")
+        value = row["value"] if isinstance(row["value"], str) else f"{row['value']:g}"
+        value += " (default)" if row["default"] else ""
         gaps = (f"{100 * gap:.1f}".replace("-0.0", "0.0") for gap in row["gaps"].values())
         lines.append((row["problem"], f"`{row['setting']}`", value, row["solver"], *gaps))
     return markdown(("gap, %", "setting", "value", "solver", *figures["rows"][0]["gaps"]), lines)

@@ -76,6 +76,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
     | `start_depot` | Discrete(A), where the route began | VRP with MD or HF |
     | `vehicle_capacity` (A,) | Box(0, max, float32), of a depot's vehicles, in capacities | VRP with HF |
     | `fixed_cost`, `cost_per_length` (A,) | Box(0, max, float32), of a depot's vehicles | VRP with HF |
+    | `scarcity` (1,) | Box(0, 1, float32), 1 / (1 + number of vehicles left) | VRP with HF |
     | `ready_time`, `due_time`, `service_time` (A,), `current_time` (1,) | Box(0, max, float32) | VRP with TW |
 
     ## Rewards

@@ -8,10 +8,11 @@ import numpy as np
 from routing_gym.generators.clustered import mixed, set_x, uniform
 from routing_gym.generators.mtsp import salesmen
 from routing_gym.generators.roads import random_matrices, roads
+from routing_gym.generators.settings import settings
 from routing_gym.generators.subproblems import windows
 from routing_gym.problem import AnyProblem
 
-__all__ = ["GENERATORS", "mixed", "random_matrices", "roads", "salesmen", "set_x", "uniform", "windows"]
+__all__ = ["GENERATORS", "mixed", "random_matrices", "roads", "salesmen", "set_x", "settings", "uniform", "windows"]
 
 GENERATORS: dict[str, Callable[[AnyProblem, np.random.Generator, int], Any]] = {
     "uniform": uniform,
@@ -21,6 +22,7 @@ GENERATORS: dict[str, Callable[[AnyProblem, np.random.Generator, int], Any]] = {
     "roads": roads,
     "random": random_matrices,
     "salesmen": salesmen,
+    "settings": settings,
 }
 """Generators by the names that `am_reinforce.py --generator` takes, as functions (problem, rng, batch_size).
 

@@ -9,11 +9,13 @@ Routing Problem", section 4. Here it is scaled to the unit square, with any numb
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.generators.roads import roads
 from routing_gym.problem import AnyProblem, instance_fields
 from routing_gym.problems.checks import check_instance_type
 from routing_gym.problems.cvrp import CVRPInstance
@@ -33,17 +35,19 @@ def uniform(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> A
 def mixed(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any:
     """Draw instances whose nodes are uniform, clustered, or half of each; other fields are those of `Problem.generate`.
 
+    For a problem without coordinates, such as ATSP, half of the matrices are those of `Problem.generate`, and half
+    those of `roads`.
+
     Args:
-        problem: Any problem with coordinates.
+        problem: Any problem.
         rng: Random number generator.
         batch_size: Number of instances B.
-
-    Raises:
-        ValueError: The problem has no coordinates.
     """
-    uniforms = rng.random((batch_size, problem.num_uniforms))
     if "coords" not in instance_fields(problem):
-        raise ValueError(f"{problem.name} has no coordinates to put in clusters; draw uniformly")
+        instance, streets = problem.generate(rng, batch_size), roads(problem, rng, batch_size)
+        is_street = rng.random((batch_size, 1, 1)) < 0.5
+        return replace(instance, distances=np.where(is_street, streets.distances, instance.distances))
+    uniforms = rng.random((batch_size, problem.num_uniforms))
     # The coordinates are drawn from the first uniforms of an instance.
     nodes = 2 * problem.num_actions
     uniforms[:, :nodes] = places(rng, uniforms[:, :nodes].reshape(batch_size, -1, 2)).reshape(batch_size, nodes)

@@ -89,6 +89,10 @@ class Attribute:
             InvalidInstance: A field is invalid. The message names the field, the row, the value and the remedy.
         """
 
+    def rescale(self, problem: Family, instance: VRPInstance) -> VRPInstance:
+        """Bring the attribute's costs to the range of generated instances; see `Problem.rescale`."""
+        return instance
+
     def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         """Return the attribute's fields of the initial state."""
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from routing_gym.problems.checks import MAX_PENALTY, check_depot_values, check_f
 from routing_gym.problems.cvrp import MAX_CAPACITY, share
 from routing_gym.problems.geometry import MAX_FLOAT, expected_length, with_depot
 from routing_gym.problems.vrp.attribute import Attribute, Move, Walk
-from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.batches import VRPInstance, VRPState, one_for_each_node
 from routing_gym.problems.vrp.contract import Family, Ways
 from routing_gym.traits import Column
 
@@ -91,6 +92,7 @@ class Fleet(Depots):
     )
     fields = ("vehicle_capacity", "fixed_cost", "cost_per_length", "num_vehicles", "eligible")
     per_depot = ("vehicle_capacity", "fixed_cost", "cost_per_length")
+    scalars = ("scarcity",)
     lengths = ("fixed_cost",)
     uniforms_per_depot = 2
 
@@ -138,6 +140,15 @@ class Fleet(Depots):
             row = int(np.argmin(instance.num_vehicles[:, :first].any(axis=1)))
             raise InvalidInstance(f"num_vehicles: row {row} has no vehicle at any depot; give at least one")
 
+    def rescale(self, problem: Family, instance: VRPInstance) -> VRPInstance:
+        """Scale all costs by one factor, so that the largest cost per length is in the range of generated ones."""
+        xp = array_namespace(instance.cost_per_length)
+        dearest = xp.max(instance.cost_per_length, axis=1, keepdims=True)
+        dearest = xp.where(dearest > 0, dearest, xp.ones_like(dearest))
+        by = xp.clip(dearest, CHEAPEST, 1.0) / dearest
+        costs = ("fixed_cost", "cost_per_length", *(("penalty",) if problem.penalties else ()))
+        return replace(instance, **{field: getattr(instance, field) * by for field in costs})
+
     def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         zeros = array_namespace(instance.demand).zeros_like(instance.demand[:, : problem.num_depots])
         return super().initial(problem, instance) | {"num_routes": zeros}
@@ -172,6 +183,14 @@ class Fleet(Depots):
         capacity = share(instance.vehicle_capacity, instance.capacity[:, None])
         costs = {"fixed_cost": instance.fixed_cost, "cost_per_length": instance.cost_per_length}
         return super().observe_static(problem, instance) | {"vehicle_capacity": capacity} | costs
+
+    def observe_dynamic(self, problem: Family, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+        """Observe a number near 0 for any number of vehicles, and 1 if none is left."""
+        xp, given = array_namespace(state.node), instance.num_vehicles
+        numbers = one_for_each_node(instance, given) if given is None else given
+        left = xp.sum(numbers, axis=1) - xp.sum(state.num_routes, axis=1)
+        scarcity = xp.astype(1 / (1 + xp.astype(left, double(xp))), xp.float32)
+        return super().observe_dynamic(problem, instance, state) | {"scarcity": scarcity[:, None]}
 
     def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
         first, every = problem.num_depots, np.arange(len(walk.tours))
@@ -209,6 +228,11 @@ def check_eligible_pairs(instance: VRPInstance) -> None:
         )
 
 
+def largest_penalty(problem: Family) -> float:
+    """Return the bound of generated penalties."""
+    return 6 * expected_length(problem.num_nodes) / problem.num_nodes
+
+
 class Penalties(Attribute):
     """**PC**: customers may be left out, each at the cost of its penalty.
 
@@ -223,12 +247,18 @@ class Penalties(Attribute):
 
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         """Draw penalties with twice PCTSP's range, because a customer far from the depot may need its own route."""
-        xp, scale = array_namespace(uniforms), 6 * expected_length(problem.num_nodes) / problem.num_nodes
-        return {"penalty": with_depot(xp.astype(uniforms * scale, xp.float32), problem.num_depots)}
+        xp, most = array_namespace(uniforms), largest_penalty(problem)
+        return {"penalty": with_depot(xp.astype(uniforms * most, xp.float32), problem.num_depots)}
 
     def validate(self, problem: Family, instance: VRPInstance) -> None:
         check_field(instance, "penalty", (problem.num_actions,), np.float32, 0, MAX_PENALTY)
         check_depot_values(instance, "penalty", num_depots=problem.num_depots)
+
+    def rescale(self, problem: Family, instance: VRPInstance) -> VRPInstance:
+        """Lower penalties to the cost of the dearest trip: with enough vehicles, both keep the customer in the tour."""
+        xp, dtype = array_namespace(instance.penalty), instance.penalty.dtype
+        most = xp.astype(xp.max(problem.dearest_trips(instance), axis=1, keepdims=True), dtype)
+        return replace(instance, penalty=xp.minimum(instance.penalty, xp.clip(most, largest_penalty(problem), None)))
 
     def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         xp = array_namespace(instance.penalty)

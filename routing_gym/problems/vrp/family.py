@@ -254,9 +254,17 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         check_each_alone(self, instance)
 
     def rescale(self, instance: VRPInstance) -> VRPInstance:
-        """Scale space and time down together, by a power of two, if the day is longer than in generated instances."""
-        if not self.time_windows:
-            return instance
+        """Scale space and time down together, by a power of two, if the day is longer than in generated instances.
+
+        Then scale or lower costs alone; see `Attribute.rescale`.
+        """
+        instance = self.shorter_day(instance) if self.time_windows else instance
+        for rule in self.rules:
+            instance = rule.rescale(self, instance)
+        return instance
+
+    def shorter_day(self, instance: VRPInstance) -> VRPInstance:
+        """Scale space and time down together, if the day is longer than in generated instances."""
         xp = array_namespace(instance.due_time)
         longer = xp.clip(xp.max(instance.due_time, axis=1) / closing_time(self), 1.0, MOST_SHRUNK)
         by, changed = 2.0 ** xp.round(xp.log2(longer)), {}
@@ -452,18 +460,20 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         return rule
 
     def cost_bound(self, instance: VRPInstance) -> Array:
-        """Return the cost of serving each customer alone from the farthest depot, plus all penalties.
+        """Return the cost of serving each customer alone from the farthest depot, plus all penalties."""
+        xp = array_namespace(instance.demand)
+        bound = xp.sum(self.dearest_trips(instance), axis=1)
+        return bound + xp.sum(instance.penalty, axis=1) if self.penalties else bound
 
-        It is a bound by the triangle inequality.
-        """
+    def dearest_trips(self, instance: VRPInstance) -> Array:
+        """Return a bound on the cost of serving each customer alone, by the triangle inequality: float (B, n)."""
         xp, first = array_namespace(instance.demand), self.num_depots
         away = reach(instance, centre=0)
         trips = 2 * (away[:, first:] + xp.max(away[:, :first], axis=1, keepdims=True))
-        bound = xp.sum(trips, axis=1)
         if self.fleet:
-            bound = bound * xp.max(instance.cost_per_length[:, :first], axis=1)
-            bound = bound + self.num_nodes * xp.max(instance.fixed_cost[:, :first], axis=1)
-        return bound + xp.sum(instance.penalty, axis=1) if self.penalties else bound
+            trips = trips * xp.max(instance.cost_per_length[:, :first], axis=1, keepdims=True)
+            trips = trips + xp.max(instance.fixed_cost[:, :first], axis=1, keepdims=True)
+        return trips
 
     def longest_useful_edge(self, instance: VRPInstance, cost: Array) -> Array:
         if not self.fleet:

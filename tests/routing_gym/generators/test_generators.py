@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from problem_names import ONE_OF_EACH
-from routing_gym.generators import GENERATORS, mixed, set_x
+from routing_gym import CVRPInstance
+from routing_gym.generators import GENERATORS, mixed, set_x, settings
 from routing_gym.generators.clustered import DEMANDS, demands, places
 from routing_gym.problems import make_problem
 
@@ -16,19 +17,22 @@ from routing_gym.problems import make_problem
 @pytest.mark.parametrize("kind", GENERATORS)
 def test_instances_are_valid_and_follow_their_seed(name, kind):
     problem = make_problem(name, 12)
-    refused = {"x": f"set X has instances of CVRP and SDVRP only, not of {name}", "mixed": "ATSP has no coordinates"}
     if kind == "windows" and name != "TSPFE":
         with pytest.raises(ValueError, match=f"windows of a tour are instances of TSPFE only, not of {name}"):
             GENERATORS[kind](problem, np.random.default_rng(1), 3)
         return
-    if (kind == "x" and name not in ("CVRP", "SDVRP")) or (kind == "mixed" and name == "ATSP"):
-        with pytest.raises(ValueError, match=refused[kind]):
+    if kind == "x" and name not in ("CVRP", "SDVRP"):
+        with pytest.raises(ValueError, match=f"set X has instances of CVRP and SDVRP only, not of {name}"):
             GENERATORS[kind](problem, np.random.default_rng(1), 3)
         return
     if kind == "salesmen" and name != "MTSP":
         with pytest.raises(
             ValueError, match=f"numbers of salesmen are drawn for instances of MTSP only, not of {name}"
         ):
+            GENERATORS[kind](problem, np.random.default_rng(1), 3)
+        return
+    if kind == "settings" and not issubclass(problem.instance_type, CVRPInstance):
+        with pytest.raises(ValueError, match=f"drawn for CVRP, SDVRP and the VRP family only, not for {name}"):
             GENERATORS[kind](problem, np.random.default_rng(1), 3)
         return
     if kind == "random" and name == "OVRPBLTW":
@@ -46,6 +50,21 @@ def test_environments_take_them():
     assert observation["demand"].max() <= 1
     lanes = gym.make_vec("routing/TSP-20", num_envs=3, generator=partial(mixed, make_problem("TSP", 20)))
     assert lanes.reset(seed=3)[0]["coords"].shape == (3, 20, 2)
+
+
+def test_each_setting_stays_the_default_in_half_of_the_instances():
+    problem, rng = make_problem("PCHFVRPTW", 10), np.random.default_rng(2)
+    usual = problem.generate(np.random.default_rng(2), 1000)  # the first random numbers are the same
+    drawn = settings(problem, rng, 1000)
+    problem.validate(drawn)
+    fields = ("capacity", "vehicle_capacity", "fixed_cost", "penalty", "service_time", "due_time")
+    differ = {field: getattr(drawn, field) != getattr(usual, field) for field in fields}
+    shares = {field: np.mean(changed.reshape(1000, -1).any(axis=1)) for field, changed in differ.items()}
+    assert all(0.4 < share < 0.6 for share in shares.values()), shares
+    limited = drawn.num_vehicles[:, :3].max(axis=1) <= 5
+    assert 0.4 < limited.mean() < 0.6
+    assert (drawn.num_vehicles[~limited, :3] == problem.num_actions).all()
+    assert drawn.num_vehicles[:, 3:].max() == 0
 
 
 def to_nearest(points):
@@ -74,6 +93,12 @@ def test_mixed_instances_are_mixed():
     nearest = to_nearest(coords)
     assert np.mean(nearest > 0.045) > 0.25
     assert np.mean(nearest < 0.035) > 0.25
+
+
+def test_half_of_the_mixed_matrices_are_streets():
+    """The longest of 30 x 30 edges is below 0.5 in random matrices, and above 1 along streets."""
+    distances = mixed(make_problem("ATSP", 30), np.random.default_rng(5), 400).distances
+    assert 0.4 < np.mean(distances.max(axis=(1, 2)) > 0.75) < 0.6
 
 
 def test_demands_of_all_kinds():

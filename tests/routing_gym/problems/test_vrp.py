@@ -283,6 +283,53 @@ def test_one_type_suffices_for_all_customers_or_some_may_be_left_out():
         problem.validate(instance)
 
 
+def test_vehicles_become_scarce(backend):
+    """Of three vehicles, two are left on the first route; without a limit, there are four at each of two nodes."""
+    problem, limited = fleet_of(2, 1)
+    limited, endless = (to_backend(each, backend) for each in (limited, fleet_of()[1]))
+    assert float(problem.observe_dynamic(endless, problem.initial(endless))["scarcity"][0, 0]) == pytest.approx(1 / 9)
+    state, seen = problem.initial(limited), []
+    for action in (2, 0, 3):
+        seen.append(float(problem.observe_dynamic(limited, state)["scarcity"][0, 0]))
+        state, _ = problem.step(limited, state, 0 * limited.capacity + action)
+    assert seen == pytest.approx([1 / 4, 1 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize("factor", [0.01, 1.0, 300.0])
+def test_costs_of_vehicles_become_familiar_and_good_tours_stay_good(factor):
+    """All costs of a row are multiplied by one number, so that the same tours are optimal."""
+    problem, rng = make_problem("PCHFVRP", 20), np.random.default_rng(0)
+    usual = problem.generate(rng, 3)
+    costs = ("fixed_cost", "cost_per_length", "penalty")
+    instance = replace(usual, **{field: getattr(usual, field) * np.float32(factor) for field in costs})
+    seen = problem.rescale(instance)
+    dearest = seen.cost_per_length.max(axis=1)
+    assert (dearest == usual.cost_per_length.max(axis=1)).all() if factor == 1 else np.ptp(dearest) < 1e-6
+    ratios = []
+    for _ in range(5):
+        tours = rollout(problem, instance, lambda seen: np.argmax(seen["action_mask"] * rng.random((3, 23)), axis=1))
+        ratios.append(problem.objective(seen, tours.actions) / problem.objective(instance, tours.actions))
+    by = dearest / instance.cost_per_length.max(axis=1)
+    np.testing.assert_allclose(ratios, np.broadcast_to(by, (5, 3)), rtol=1e-5)
+
+
+def test_costs_of_nothing_stay():
+    problem, instance = fleet_of()
+    free = replace(instance, cost_per_length=0 * instance.cost_per_length)
+    assert (problem.rescale(free).fixed_cost == free.fixed_cost).all()
+
+
+def test_penalties_that_no_trip_reaches_are_lowered():
+    """To twice the distance of the farthest customer; with 20 customers, no generated penalty is larger."""
+    problem = make_problem("PCVRP", 20)
+    drawn = problem.generate(np.random.default_rng(0), 2)
+    large = replace(drawn, penalty=1e6 * drawn.penalty)
+    seen = problem.rescale(large)
+    trips = 2 * np.linalg.norm(drawn.coords - drawn.coords[:, :1], axis=2).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(seen.penalty[:, 1:], np.broadcast_to(trips, (2, 20)), rtol=1e-6)
+    assert (seen.penalty[:, 0] == 0).all()
+
+
 # --- a limit on lengths
 
 
