@@ -64,7 +64,7 @@ class Features(Observations):
 
 
 def features_of(problem: AnyProblem, observed: Observations | None = None) -> Features:
-    """Return the observations that the model reads for a problem: by default all of them."""
+    """Return the observations that the model reads for a problem: `observed`, or by default all of the problem's."""
     coords = "coords" in instance_fields(problem)
     return Features(**vars(observed or problem.observed), depot=problem.has_depot, coords=coords)
 
