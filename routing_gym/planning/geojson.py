@@ -122,7 +122,7 @@ def street_points(value: Any, geographic: bool) -> FloatArray:
     """Return the longitudes and latitudes (points, 2) of a GeoJSON LineString, or of OSRM's route JSON.
 
     Raises:
-        InvalidInput: The value is neither of them, or a position is not on the earth.
+        InvalidInput: The value is neither of them, or a position is out of range.
     """
     if isinstance(value, Mapping) and isinstance(value.get("routes"), list) and value["routes"]:  # OSRM
         value = value["routes"][0].get("geometry") if isinstance(value["routes"][0], Mapping) else None

@@ -14,8 +14,7 @@ from routing_gym.problems.cvrp import CVRPInstance, CVRPState
 def one_for_each_node(instance: Any, given: Array) -> Array:
     """Return the number of nodes as the number of vehicles at each depot node, which is no limit: int64 (B, A)."""
     capacity = instance.vehicle_capacity
-    xp = array_namespace(capacity)
-    return xp.where(capacity > 0, xp.full_like(capacity, capacity.shape[1]), xp.zeros_like(capacity))
+    return capacity.shape[1] * array_namespace(capacity).astype(capacity > 0, capacity.dtype)
 
 
 def all_eligible(instance: Any, given: Array) -> Array:

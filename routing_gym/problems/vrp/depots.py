@@ -186,9 +186,9 @@ class Fleet(Depots):
 
     def observe_dynamic(self, problem: Family, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
         """Observe a number near 0 for any number of vehicles, and 1 if none is left."""
-        xp, given = array_namespace(state.node), instance.num_vehicles
+        xp, given, first = array_namespace(state.node), instance.num_vehicles, problem.num_depots
         numbers = one_for_each_node(instance, given) if given is None else given
-        left = xp.sum(numbers, axis=1) - xp.sum(state.num_routes, axis=1)
+        left = xp.sum(numbers[:, :first] - state.num_routes, axis=1)
         scarcity = xp.astype(1 / (1 + xp.astype(left, double(xp))), xp.float32)
         return super().observe_dynamic(problem, instance, state) | {"scarcity": scarcity[:, None]}
 
@@ -255,7 +255,10 @@ class Penalties(Attribute):
         check_depot_values(instance, "penalty", num_depots=problem.num_depots)
 
     def rescale(self, problem: Family, instance: VRPInstance) -> VRPInstance:
-        """Lower penalties to the cost of the dearest trip: with enough vehicles, both keep the customer in the tour."""
+        """Lower penalties to the cost of the dearest trip, for which no customer is left out if vehicles suffice.
+
+        If they do not, customers whose penalties are lowered become alike, so that other tours may be optimal.
+        """
         xp, dtype = array_namespace(instance.penalty), instance.penalty.dtype
         most = xp.astype(xp.max(problem.dearest_trips(instance), axis=1, keepdims=True), dtype)
         return replace(instance, penalty=xp.minimum(instance.penalty, xp.clip(most, largest_penalty(problem), None)))

@@ -41,7 +41,7 @@ def load_model(path: str | Path) -> tuple[AttentionModel, AnyProblem, dict[str, 
 def rebuild(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:
     """Build the network that a header describes, with fresh weights, and the problem it was trained on.
 
-    The network reads the observations that the problem had when it was trained.
+    The network reads the observations that the problem had when it was trained; all, if an older header has none.
 
     Raises:
         CheckpointError: The kind of network is unknown, or the problem lacks an observation.
