@@ -38,7 +38,7 @@ from routing_agents.optimizers import LEARNING_RATES, make_optimizers
 from routing_agents.policies.attention.decoding import Choice, decode, log_probability, sampling_choice
 from routing_agents.policies.attention.features import features_of
 from routing_agents.policies.attention.model import ModelConfig, make_network
-from routing_agents.policies.attention.saved import describe, warm_start
+from routing_agents.policies.attention.saved import check_start, describe, warm_start
 from routing_agents.policies.attention.value import CostCritic
 from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.policies.pointer import saved as pointer_saved
@@ -273,6 +273,24 @@ class Args(RunArgs):
         assert self.init_from is not None
         matrices = runs.problem_of(self.env_id, self.env_kwargs).matrices
         return find_checkpoint(self.init_from, matrices=matrices)[0]
+
+    def check_start(self, earlier: Args | None) -> None:
+        """Check that the network can start from the weights that `init_from` names, or from those of an earlier run.
+
+        Args:
+            earlier: Arguments of the run of a plan that `init_from` names and that may not have begun; else None.
+
+        Raises:
+            ValueError: There are no such weights, or they do not fit.
+        """
+        assert self.init_from is not None
+        model = make_model(self, self.make_problem())
+        if earlier is None:
+            warm_start(model, self.initial_weights())
+        else:
+            problem = earlier.make_problem()
+            header = {**describe(problem, make_model(earlier, problem)), "network": earlier.model}
+            check_start(model, header, self.init_from)
 
     def variant(self, name: str, num_nodes: int) -> AnyProblem:
         """Build the named problem with the settings of this one and another size."""

@@ -103,11 +103,10 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
             raise ValueError(f"{path}: {name} stands outside of a table; each run is a table, such as [tsp-50]")
         try:
             entry = read_entry(folder / runs.checked_name(name), table, args_type)
-            weights, earlier = entry.args.init_from, [one.folder.resolve() for one in entries]
-            begun = (entry.folder / LAST).is_file()  # its first weights are not needed any more
-            # The weights of an earlier run of the plan may not exist yet.
-            if not (begun or weights is None or any(weights.resolve().is_relative_to(run) for run in earlier)):
-                entry.args.initial_weights()
+            weights = entry.args.init_from
+            if weights is not None and not (entry.folder / LAST).is_file():  # a run that has begun needs them no more
+                earlier = (one.args for one in entries if weights.resolve().is_relative_to(one.folder.resolve()))
+                entry.args.check_start(next(earlier, None))
         except (TypeError, ValueError, ImportError, OSError) as error:
             raise ValueError(f"{path}: [{name}]: {error}") from None
         entries.append(entry)

@@ -91,7 +91,7 @@ def test_entries_are_arguments(tmp_path):
 env-id = "routing/CVRP-50"
 env_kwargs = {capacity = 30}
 sizes = [20, 60]
-edge-logits = true
+nearness = false
 symmetries = false
 hours = 2
 init-from = "TSP-20"
@@ -99,10 +99,10 @@ init-from = "TSP-20"
     (entry,) = read_plan(write(tmp_path, text), tmp_path, Args)
     assert entry.args.env_kwargs == {"capacity": "30"}
     assert entry.args.sizes == (20, 60)
-    assert entry.args.attention.edge_logits
+    assert not entry.args.attention.nearness
     assert entry.args.init_from.name == "TSP-20"
     expected = "--env-id routing/CVRP-50 --env-kwargs capacity 30 --sizes 20 60 --hours 2 --init-from TSP-20"
-    assert list(flags(entry.args, Args())) == [*expected.split(), "--edge-logits"]
+    assert list(flags(entry.args, Args())) == [*expected.split(), "--no-nearness"]
 
 
 def test_networks_of_a_plan_have_the_defaults_of_the_command(tmp_path):
@@ -127,6 +127,15 @@ def test_networks_of_a_plan_have_the_defaults_of_the_command(tmp_path):
         ("[b]\nenv-id = 'routing/XYZ-20'", r"\[b\]: --env-id 'routing/XYZ-20' is not a routing problem"),
         ("[b]\ninit-from = 3", r"\[b\]: init-from is 3; expected the path"),
         ("['b/c']\nepochs = 3", r"\[b/c\]: --name 'b/c': use letters"),
+        (
+            "[b]\ninit-from = 'TSP-20'\nembed-dim = 64",
+            r"\[b\]: .*tsp-20.*: a network with embed_dim 128; add --embed-dim 128",
+        ),
+        (
+            "[a]\nembed-dim = 64\n[b]\ninit-from = 'RUNS/a'",
+            r"\[b\]: .*a: a network with embed_dim 64; add --embed-dim 64",
+        ),
+        ("[a]\nmodel = 'pointer'\n[b]\ninit-from = 'RUNS/a'", r"\[b\]: .*a: a network of another kind: it has encoder"),
         ("[b]\ninit-from = 'TSPP-20'", r"\[b\]: 'TSPP-20' is neither a run or checkpoint"),
         ("[b]\ngenerator = 'x'", r"\[b\]: .*TSP"),
         ("[b]\nmodel = 'atention'", r"\[b\]: --model 'atention': choose one of attention, pointer, or add"),
@@ -141,6 +150,7 @@ def test_networks_of_a_plan_have_the_defaults_of_the_command(tmp_path):
 )
 def test_bad_plans(tmp_path, monkeypatch, text, message):
     monkeypatch.setitem(sys.modules, "wandb", None)
+    text = text.replace("RUNS", str(tmp_path / "runs"))
     with pytest.raises(ValueError, match=message) as caught:
         follow(Args(plan=write(tmp_path, text), runs=tmp_path / "runs"), "no-script.py")
     assert "plan.toml: " in str(caught.value)

@@ -79,27 +79,10 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     """
     path = path / BEST if path.is_dir() else path
     tensors, header = load(path)
-    wanted, found = asdict(model.config), header.get("model", {})
-    sizes = [key for key in wanted if key not in MAY_DIFFER]
-    if {*found} - {*MAY_DIFFER} != {*sizes}:
-        told = f"it has {', '.join(found) or 'no sizes'}, and this one {', '.join(wanted)}"
-        raise CheckpointError(f"{path}: a network of another kind: {told}; take a run of the same kind of network")
-    if differ := {key: found[key] for key in sizes if found[key] != wanted[key]}:
-        told = ", ".join(f"{key} {value}" for key, value in differ.items())
-        raise CheckpointError(f"{path}: a network with {told}; add {as_options(differ, model)}")
-    norm, chosen = found.get("normalization"), wanted.get("normalization")
-    if norm != chosen and chosen == type(model.config)().normalization and found.get("encoder") != "lstm":
-        told = f"with {chosen}, the default, its weights are worth little"
-        option = as_options({"normalization": norm}, model)
-        raise CheckpointError(f"{path}: a network with {norm} normalization; {told}: add {option}")
+    check_start(model, header, path)
     weights, expected = group(tensors, "model"), model.state_dict()
     if isinstance(model, AttentionModel):  # other networks read the same inputs for every problem
-        try:
-            other, _ = rebuild(header)
-        except CheckpointError as error:
-            raise CheckpointError(f"{path}: {error}") from None
-        if type(other) is not AttentionModel and type(other) is not type(model):
-            raise CheckpointError(f"{path}: a network of kind {header['network']!r}; add --model {header['network']}")
+        other, _ = rebuild(header)
         had, has = inputs_of(other.features, model), inputs_of(model.features, model)
         for name in has.keys() & weights.keys() & expected.keys():
             if had[name] != has[name] and other.features.coords == model.features.coords:
@@ -115,7 +98,37 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     history = [*header.get("history", []), last_run(header)]
     told = f"{path}: kept {len(kept)} tensors of {origin(header)}; new: {', '.join(new) or 'none'}"
     told += f"; left out: {', '.join(unused)}" if unused else ""
+    norm, chosen = header["model"].get("normalization"), asdict(model.config).get("normalization")
     return told + (f"; normalization {chosen} instead of {norm}" if norm != chosen else ""), history
+
+
+def check_start(model: AttentionModel, header: dict[str, Any], path: Path) -> None:
+    """Check that a network can start from the weights of the network that a header describes; see `warm_start`.
+
+    Raises:
+        CheckpointError: That network has other sizes or is of another kind; or `model` has the default normalization,
+            and that network another one.
+    """
+    wanted, found = asdict(model.config), header.get("model", {})
+    sizes = [key for key in wanted if key not in MAY_DIFFER]
+    if {*found} - {*MAY_DIFFER} != {*sizes}:
+        told = f"it has {', '.join(found) or 'no sizes'}, and this one {', '.join(wanted)}"
+        raise CheckpointError(f"{path}: a network of another kind: {told}; take a run of the same kind of network")
+    if differ := {key: found[key] for key in sizes if found[key] != wanted[key]}:
+        told = ", ".join(f"{key} {value}" for key, value in differ.items())
+        raise CheckpointError(f"{path}: a network with {told}; add {as_options(differ, model)}")
+    norm, chosen = found.get("normalization"), wanted.get("normalization")
+    if norm != chosen and chosen == type(model.config)().normalization and found.get("encoder") != "lstm":
+        told = f"with {chosen}, the default, its weights are worth little"
+        option = as_options({"normalization": norm}, model)
+        raise CheckpointError(f"{path}: a network with {norm} normalization; {told}: add {option}")
+    if isinstance(model, AttentionModel):
+        try:
+            other, _ = rebuild(header)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from None
+        if type(other) is not AttentionModel and type(other) is not type(model):
+            raise CheckpointError(f"{path}: a network of kind {header['network']!r}; add --model {header['network']}")
 
 
 def as_options(settings: dict[str, Any], model: Any) -> str:
