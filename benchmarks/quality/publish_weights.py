@@ -1,10 +1,15 @@
 """Publish the best weights of a run: rounded to half precision, with a card that describes them.
 
     python benchmarks/quality/publish_weights.py runs/NAME      # tsp-20.safetensors and .json, say
+    python benchmarks/quality/publish_weights.py runs/NAME --start first.safetensors --share 0.75
 
 The weights go to agents/routing_agents/weights, where `agents/solve.py` and `agents/evaluate.py` find them by problem
 and size. The log of the run goes to benchmarks/results/training. Weights are refused if rounding to half precision
 changes their mean greedy cost by more than 0.1 %, or if the published weights are better.
+
+With `--start` and `--share`, a mean of the weights before and after the run is published. After a run on instances of
+another kind, it may be better than both on those of a third kind (Wortsman et al. 2022, "Robust fine-tuning of
+zero-shot models").
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from routing_agents import checkpoint
 from routing_agents.arguments import flags
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.saved import load_model
-from routing_agents.runs import BEST
+from routing_agents.runs import BEST, check_integers
 from routing_agents.terminal import command_line
 from routing_agents.trained import WEIGHTS
 from routing_gym.arrays import select, to_backend
@@ -38,6 +43,7 @@ from routing_gym.problem import AnyProblem
 
 ROOT = Path(__file__).parents[2]
 
+SCRIPT, MEAN = "benchmarks/quality/publish_weights.py", "mean.safetensors"
 TOLERANCE = 1e-3  # relative change of the mean greedy cost
 
 
@@ -47,6 +53,10 @@ class Args:
 
     run: tyro.conf.Positional[Path]
     """The folder of a run."""
+    start: Path | None = None
+    """Checkpoint that the run started from, to publish a mean of its weights and the run's."""
+    share: float = 1.0
+    """Share of the run's weights in this mean."""
     size: int = 10_000
     """First instances of the paper's test set (of 10,000 random ones where the paper has none), whose mean greedy
     cost must not move and is written on the card."""
@@ -54,6 +64,13 @@ class Args:
     """Folder of the weights and their cards."""
     logs: Path = ROOT / "benchmarks" / "results" / "training"
     """Folder of the logs."""
+
+    def __post_init__(self) -> None:
+        check_integers(self, "size")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"--share must be above 0 and at most 1, got {self.share}")
+        if (self.start is None) != (self.share == 1):
+            raise ValueError("--start and --share belong together: give both, with a share below 1, or neither")
 
 
 def commands(runs: list[dict[str, Any]], script: str, args_type: type[Any]) -> list[str]:
@@ -64,12 +81,32 @@ def commands(runs: list[dict[str, Any]], script: str, args_type: type[Any]) -> l
         script: Script in `agents` that trained them.
         args_type: Class of the script's arguments.
     """
-    lines, usual = [], args_type()
+    lines, usual, weights = [], args_type(), ""
     for step, run in enumerate(runs, 1):
         given = flags(replace(args_type.from_json(run["args"]), name=usual.name), usual)
-        start = ["--init-from", f"runs/step-{step - 1}"] if step > 1 else []
+        start = ["--init-from", weights] if weights else []
         lines.append(shlex.join(["python", f"agents/{script}", *given, *start, "--name", f"step-{step}"]))
+        before, weights = weights, f"runs/step-{step}"
+        if "share" in run:
+            lines.append(f"python {SCRIPT} {weights} --start {before} --share {run['share']}")
+            weights += f"/{MEAN}"
     return lines
+
+
+def mean_weights(run: Path, start: Path, share: float) -> Path:
+    """Write the mean of a run's best weights and of those that it started from to the run's folder; return the path.
+
+    Raises:
+        ValueError: The weights are those of different networks.
+    """
+    tensors, header = checkpoint.load(run / BEST)
+    first, _ = checkpoint.load(start / BEST if start.is_dir() else start)
+    if {key: value.shape for key, value in first.items()} != {key: value.shape for key, value in tensors.items()}:
+        raise ValueError(f"--start {start}: has tensors of other names or shapes than {run}, which started from others")
+    floats = [key for key, value in tensors.items() if value.is_floating_point()]
+    mean = {key: torch.lerp(first[key].to(tensors[key]), tensors[key], share) for key in floats}
+    checkpoint.save(run / MEAN, tensors | mean, {**header, "share": share})
+    return run / MEAN
 
 
 def hours(runs: list[dict[str, Any]], on_gpu: bool) -> float:
@@ -163,15 +200,13 @@ def main(args: Args) -> Path:
             record how its weights were trained, or the paper has no test set of their size.
         OSError: The run has not ended, or a file cannot be written.
     """
-    if args.size < 1:
-        raise ValueError(f"--size must be at least 1, got {args.size}")
-    best = args.run / BEST
+    check_ended(args.run)
+    best = args.run / BEST if args.start is None else mean_weights(args.run, args.start, args.share)
     tensors, header = checkpoint.load(best)
     header = portable(header)
     runs = [*header.get("history", []), header]
     if not all({"args", "metrics", "seconds"} <= run.keys() for run in runs):
         raise ValueError(f"{best}: does not say how its weights were made; train them with agents/am_reinforce.py")
-    check_ended(args.run)
     before = greedy_cost(best, args.size)
     _, problem, _ = load_model(best)
     name = f"{problem.name.lower()}{'-matrices' if problem.matrices else ''}-{problem.num_nodes}"

@@ -95,12 +95,22 @@ def test_command_of_the_card():
     assert "--pointer.units 16 --pointer.num-layers 1 --pointer.num-heads 4 " in command
 
 
+def test_commands_of_a_mean():
+    """The next run starts from the mean; `publish_weights.py` takes the run and what it started from."""
+    run = {"args": TINY.to_json()}
+    _, _, mean, third = publish_weights.commands(
+        [run, {**run, "share": 0.75}, run], "am_reinforce.py", am_reinforce.Args
+    )
+    assert mean == "python benchmarks/quality/publish_weights.py runs/step-2 --start runs/step-1 --share 0.75"
+    assert "--init-from runs/step-2/mean.safetensors --name step-3" in third
+
+
 def test_publish_refuses_what_is_not_finished(tmp_path):
     """Nothing is written: no leftover, no weights without their log."""
     args = replace(TINY, env_id="routing/TSP-20", epochs=1, runs=tmp_path)
     run = am_reinforce.main(replace(args, name="run"))
     out = publish_weights.Args(run, size=20, out=tmp_path / "weights", logs=tmp_path / "logs")
-    with pytest.raises(ValueError, match="--size must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="--size must be an integer of at least 1, got 0"):
         publish_weights.main(replace(out, size=0))
     with pytest.raises(ValueError, match="20, 50 or 100"):
         publish_weights.main(replace(out, run=am_reinforce.main(replace(args, env_id="routing/TSP-10", name="ten"))))
@@ -142,6 +152,29 @@ def test_publish_find_and_solve(run, tmp_path, monkeypatch, capsys):
     table = evaluate.main(evaluate.Args("random/TSP-20", size=4))
     assert [row.method for row in table.rows] == ["trained"]
     assert f"trained: {path}" in capsys.readouterr().err
+
+
+def test_publish_a_mean(run, tmp_path, monkeypatch):
+    """A quarter of the first run's weights; the history of a later run keeps the share."""
+    monkeypatch.setattr(publish_weights, "TOLERANCE", 1.0)
+    args = publish_weights.Args(
+        run, tmp_path / "first", 0.75, size=20, out=tmp_path / "weights", logs=tmp_path / "logs"
+    )
+    path = publish_weights.main(args)
+    (before, _), (after, _), (mean, header) = map(
+        checkpoint.load, (tmp_path / "first" / "best.safetensors", run / "best.safetensors", run / "mean.safetensors")
+    )
+    floats = [key for key in mean if mean[key].is_floating_point()]
+    assert all(torch.allclose(mean[key], 0.25 * before[key] + 0.75 * after[key]) for key in floats)
+    assert checkpoint.last_run(header)["share"] == 0.75
+    card = json.loads(path.with_suffix(".json").read_text())
+    assert card["paper_test_set"]["greedy_in_float32"] == greedy_cost(run / "mean.safetensors", 20)
+    with pytest.raises(ValueError, match="tsp-50.safetensors: has tensors of other names or shapes than .*run"):
+        publish_weights.main(replace(args, start=publish_weights.WEIGHTS / "tsp-50.safetensors"))
+    with pytest.raises(ValueError, match="--start and --share belong together"):
+        replace(args, share=1.0)
+    with pytest.raises(ValueError, match="--share must be above 0 and at most 1, got 0"):
+        replace(args, share=0)
 
 
 def test_publish_refuses_what_is_worse(run, tmp_path, monkeypatch):
