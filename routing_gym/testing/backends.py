@@ -30,8 +30,8 @@ def installed_backends(checker: str) -> list[str]:
     """
     found = [name for name in ("torch", "jax") if find_spec(name) is not None]
     if missing := [name for name in ("torch", "jax") if name not in found]:
-        checked = " and ".join(["NumPy", *found])
-        warnings.warn(f"{checker}: {' and '.join(missing)} not installed, so only {checked} was checked", stacklevel=3)
+        checked = f"only NumPy and {found[0]} were checked" if found else "only NumPy was checked"
+        warnings.warn(f"{checker}: {' and '.join(missing)} not installed, so {checked}", stacklevel=3)
     return found
 
 

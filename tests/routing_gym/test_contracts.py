@@ -678,6 +678,7 @@ def test_check_problem_takes_a_problem(problem):
         check_problem(problem)
 
 
+@pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
 def test_check_problem_finds_a_backend_that_disagrees():
     pytest.importorskip("torch")
     with pytest.raises(

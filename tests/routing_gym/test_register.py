@@ -137,23 +137,25 @@ def test_modules_that_an_environment_variable_names(tmp_path):
     (tmp_path / "cities.csv").write_text("x,y\n0,0\n9,0\n9,9\n")
     paths = os.pathsep.join(map(str, (tmp_path, AGENTS, ROOT)))
 
-    def run(script, *arguments, modules="my_problems"):
+    def run(*arguments, modules="my_problems"):
         environment = {**os.environ, "PYTHONPATH": paths, "ROUTING_GYM_MODULES": modules}
-        command = [sys.executable, AGENTS / script, *arguments]
+        command = [sys.executable, *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
 
-    trained = run("am_reinforce.py", "--env-id", "routing/OTHER-10", "--processes", "1", *SMALL[2:], "--epochs", "1")
+    trained = run(
+        AGENTS / "am_reinforce.py", "--env-id", "routing/OTHER-10", "--processes", "1", *SMALL[2:], "--epochs", "1"
+    )
     assert trained.returncode == 0, trained.stderr
-    solved = run("solve.py", "--checkpoint", "runs/run", "cities.csv")
+    solved = run(AGENTS / "solve.py", "--checkpoint", "runs/run", "cities.csv")
     assert solved.returncode == 0, solved.stderr
-    missing = run("solve.py", "cities.csv", modules="typo")
+    missing = run("-c", "import routing_gym", modules="typo")
     told = "ROUTING_GYM_MODULES: No module named 'typo'; set PYTHONPATH to the folder of the module\n"
     assert missing.stderr.endswith(f"ImportError: {told}")
     assert missing.stderr.count("Traceback") == 1
     (tmp_path / "importing.py").write_text("import missing_package")
-    missing = run("solve.py", "cities.csv", modules="importing")
+    missing = run("-c", "import routing_gym", modules="importing")
     assert missing.stderr.endswith("ImportError: ROUTING_GYM_MODULES: No module named 'missing_package'\n")
-    command = run("routing_agents/__main__.py", "solve", "cities.csv", modules="typo")
+    command = run("-m", "routing_agents", "solve", "cities.csv", modules="typo")
     assert (command.returncode, command.stderr) == (1, f"routing-gym solve: {told}")
     hint = "unknown problem 'OTHER'.* register one of your own by routing_gym.register, for scripts in a module that"
     with pytest.raises(ValueError, match=hint):
