@@ -231,8 +231,8 @@ def origin(header: dict[str, Any]) -> str:
 
 
 def last_run(header: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments, metrics and seconds in the header of a run's checkpoint, and the share of a mean in it."""
-    last: dict[str, Any] = {key: header[key] for key in ("args", "metrics", "seconds", "share") if key in header}
+    """Return the arguments, metrics and seconds in the header of a run's checkpoint, and what it is a mean of."""
+    last: dict[str, Any] = {key: header[key] for key in ("args", "metrics", "seconds", "mean") if key in header}
     size = last.get("args", {}).get("batch_size")
     if "step" in header and type(size) is int:  # the latest weights of a run, not the best, have no metrics
         last.setdefault("metrics", {"instances": header["step"] * size})

@@ -54,7 +54,7 @@ class Args:
     run: tyro.conf.Positional[Path]
     """The folder of a run."""
     start: Path | None = None
-    """Checkpoint that the run started from, to publish a mean of its weights and the run's."""
+    """Checkpoint from before the run, or from before an earlier one, to publish a mean of its weights and the run's."""
     share: float = 1.0
     """Share of the run's weights in this mean."""
     size: int = 10_000
@@ -81,31 +81,33 @@ def commands(runs: list[dict[str, Any]], script: str, args_type: type[Any]) -> l
         script: Script in `agents` that trained them.
         args_type: Class of the script's arguments.
     """
-    lines, usual, weights = [], args_type(), ""
+    lines, usual, weights = [], args_type(), [""]
     for step, run in enumerate(runs, 1):
         given = flags(replace(args_type.from_json(run["args"]), name=usual.name), usual)
-        start = ["--init-from", weights] if weights else []
+        start = ["--init-from", weights[-1]] if step > 1 else []
         lines.append(shlex.join(["python", f"agents/{script}", *given, *start, "--name", f"step-{step}"]))
-        before, weights = weights, f"runs/step-{step}"
-        if "share" in run:
-            lines.append(f"python {SCRIPT} {weights} --start {before} --share {run['share']}")
-            weights += f"/{MEAN}"
+        weights.append(f"runs/step-{step}")
+        if "mean" in run:
+            first, share = weights[run["mean"]["step"]], run["mean"]["share"]
+            lines.append(f"python {SCRIPT} {weights[step]} --start {first} --share {share}")
+            weights[step] += f"/{MEAN}"
     return lines
 
 
 def mean_weights(run: Path, start: Path, share: float) -> Path:
-    """Write the mean of a run's best weights and of those that it started from to the run's folder; return the path.
+    """Write the mean of a run's best weights and of earlier ones that led to them to the run's folder; return the path.
 
     Raises:
         ValueError: The weights are those of different networks.
     """
     tensors, header = checkpoint.load(run / BEST)
-    first, _ = checkpoint.load(start / BEST if start.is_dir() else start)
+    first, before = checkpoint.load(start / BEST if start.is_dir() else start)
     if {key: value.shape for key, value in first.items()} != {key: value.shape for key, value in tensors.items()}:
         raise ValueError(f"--start {start}: has tensors of other names or shapes than {run}, which started from others")
     floats = [key for key, value in tensors.items() if value.is_floating_point()]
     mean = {key: torch.lerp(first[key].to(tensors[key]), tensors[key], share) for key in floats}
-    checkpoint.save(run / MEAN, tensors | mean, {**header, "share": share})
+    step = 1 + len(before.get("history", []))
+    checkpoint.save(run / MEAN, tensors | mean, {**header, "mean": {"share": share, "step": step}})
     return run / MEAN
 
 

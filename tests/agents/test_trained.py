@@ -96,13 +96,13 @@ def test_command_of_the_card():
 
 
 def test_commands_of_a_mean():
-    """The next run starts from the mean; `publish_weights.py` takes the run and what it started from."""
+    """The next run starts from the mean; `publish_weights.py` takes the run and the weights from before it."""
     run = {"args": TINY.to_json()}
-    _, _, mean, third = publish_weights.commands(
-        [run, {**run, "share": 0.75}, run], "am_reinforce.py", am_reinforce.Args
-    )
-    assert mean == "python benchmarks/quality/publish_weights.py runs/step-2 --start runs/step-1 --share 0.75"
+    mean = {**run, "mean": {"share": 0.75, "step": 1}}
+    _, _, first, third, second = publish_weights.commands([run, mean, mean], "am_reinforce.py", am_reinforce.Args)
+    assert first == "python benchmarks/quality/publish_weights.py runs/step-2 --start runs/step-1 --share 0.75"
     assert "--init-from runs/step-2/mean.safetensors --name step-3" in third
+    assert second == "python benchmarks/quality/publish_weights.py runs/step-3 --start runs/step-1 --share 0.75"
 
 
 def test_publish_refuses_what_is_not_finished(tmp_path):
@@ -166,7 +166,7 @@ def test_publish_a_mean(run, tmp_path, monkeypatch):
     )
     floats = [key for key in mean if mean[key].is_floating_point()]
     assert all(torch.allclose(mean[key], 0.25 * before[key] + 0.75 * after[key]) for key in floats)
-    assert checkpoint.last_run(header)["share"] == 0.75
+    assert checkpoint.last_run(header)["mean"] == {"share": 0.75, "step": 1}
     card = json.loads(path.with_suffix(".json").read_text())
     assert card["paper_test_set"]["greedy_in_float32"] == greedy_cost(run / "mean.safetensors", 20)
     with pytest.raises(ValueError, match="tsp-50.safetensors: has tensors of other names or shapes than .*run"):
