@@ -98,16 +98,17 @@ def mean_weights(run: Path, start: Path, share: float) -> Path:
     """Write the mean of a run's best weights and of earlier ones that led to them to the run's folder; return the path.
 
     Raises:
-        ValueError: The weights are those of different networks.
+        ValueError: The earlier weights did not lead to the run, or are those of another network.
     """
     tensors, header = checkpoint.load(run / BEST)
     first, before = checkpoint.load(start / BEST if start.is_dir() else start)
-    if {key: value.shape for key, value in first.items()} != {key: value.shape for key, value in tensors.items()}:
-        raise ValueError(f"--start {start}: has tensors of other names or shapes than {run}, which started from others")
+    earlier = [*before.get("history", []), checkpoint.last_run(before)]
+    shapes = [{key: value.shape for key, value in weights.items()} for weights in (first, tensors)]
+    if earlier != header.get("history", [])[: len(earlier)] or shapes[0] != shapes[1]:
+        raise ValueError(f"--start {start}: not weights that led to those of {run}, with tensors of the same shapes")
     floats = [key for key, value in tensors.items() if value.is_floating_point()]
     mean = {key: torch.lerp(first[key].to(tensors[key]), tensors[key], share) for key in floats}
-    step = 1 + len(before.get("history", []))
-    checkpoint.save(run / MEAN, tensors | mean, {**header, "mean": {"share": share, "step": step}})
+    checkpoint.save(run / MEAN, tensors | mean, {**header, "mean": {"share": share, "step": len(earlier)}})
     return run / MEAN
 
 

@@ -169,7 +169,7 @@ def test_publish_a_mean(run, tmp_path, monkeypatch):
     assert checkpoint.last_run(header)["mean"] == {"share": 0.75, "step": 1}
     card = json.loads(path.with_suffix(".json").read_text())
     assert card["paper_test_set"]["greedy_in_float32"] == greedy_cost(run / "mean.safetensors", 20)
-    with pytest.raises(ValueError, match="tsp-50.safetensors: has tensors of other names or shapes than .*run"):
+    with pytest.raises(ValueError, match="tsp-50.safetensors: not weights that led to those of .*run"):
         publish_weights.main(replace(args, start=publish_weights.WEIGHTS / "tsp-50.safetensors"))
     with pytest.raises(ValueError, match="--start and --share belong together"):
         replace(args, share=1.0)
