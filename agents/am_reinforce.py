@@ -274,21 +274,21 @@ class Args(RunArgs):
         matrices = runs.problem_of(self.env_id, self.env_kwargs).matrices
         return find_checkpoint(self.init_from, matrices=matrices)[0]
 
-    def check_start(self, earlier: Args | None) -> None:
-        """Check that the network can start from the weights that `init_from` names, or from those of an earlier run.
+    def check_initial_weights(self, earlier: Args | None) -> None:
+        """Check that the network can start from the weights that `init_from` names.
 
         Args:
-            earlier: Arguments of the run of a plan that `init_from` names and that may not have begun; else None.
+            earlier: Arguments of the run that will train these weights, if it is an earlier one of the same plan.
 
         Raises:
             ValueError: There are no such weights, or they do not fit.
         """
         assert self.init_from is not None
-        model = make_model(self, self.make_problem())
+        model = make_model(self, runs.problem_of(self.env_id, self.env_kwargs))
         if earlier is None:
             warm_start(model, self.initial_weights())
         else:
-            problem = earlier.make_problem()
+            problem = runs.problem_of(earlier.env_id, earlier.env_kwargs)
             header = {**describe(problem, make_model(earlier, problem)), "network": earlier.model}
             check_start(model, header, self.init_from)
 

@@ -81,16 +81,17 @@ def commands(runs: list[dict[str, Any]], script: str, args_type: type[Any]) -> l
         script: Script in `agents` that trained them.
         args_type: Class of the script's arguments.
     """
-    lines, usual, weights = [], args_type(), [""]
+    lines, usual = [], args_type()
+    weights: list[str] = []  # of each step: its run, or the mean that replaces the run's
     for step, run in enumerate(runs, 1):
         given = flags(replace(args_type.from_json(run["args"]), name=usual.name), usual)
-        start = ["--init-from", weights[-1]] if step > 1 else []
+        start = ["--init-from", weights[-1]] if weights else []
         lines.append(shlex.join(["python", f"agents/{script}", *given, *start, "--name", f"step-{step}"]))
-        weights.append(f"runs/step-{step}")
-        if "mean" in run:
-            first, share = weights[run["mean"]["step"]], run["mean"]["share"]
-            lines.append(f"python {SCRIPT} {weights[step]} --start {first} --share {share}")
-            weights[step] += f"/{MEAN}"
+        folder = f"runs/step-{step}"
+        if mean := run.get("mean"):
+            first = weights[mean["step"] - 1]
+            lines.append(f"python {SCRIPT} {folder} --start {first} --share {mean['share']}")
+        weights.append(f"{folder}/{MEAN}" if mean else folder)
     return lines
 
 

@@ -106,7 +106,7 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
             weights = entry.args.init_from
             if weights is not None and not (entry.folder / LAST).is_file():  # a run that has begun needs them no more
                 earlier = (one.args for one in entries if weights.resolve().is_relative_to(one.folder.resolve()))
-                entry.args.check_start(next(earlier, None))
+                entry.args.check_initial_weights(next(earlier, None))
         except (TypeError, ValueError, ImportError, OSError) as error:
             raise ValueError(f"{path}: [{name}]: {error}") from None
         entries.append(entry)
